@@ -18,6 +18,8 @@ namespace hearth::data {
 
 /// What one thread keeps from sample to sample: memory, and what it is at.
 struct Workspace {
+  Image decoded{};
+  Region region{};
   Image image{};
   Image scratch{};
   StageClock clock{};
@@ -44,6 +46,8 @@ class BatchMaker {
   virtual void plan(std::int64_t) const {}
   /// The samples of a batch, row by row.
   virtual std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const = 0;
+  /// Whether a sample is the same in every epoch, so that one that is bad stays bad.
+  virtual bool samples_stay() const { return true; }
   /// Tokens of a sample; 0 where all samples take equally long.
   virtual std::int64_t length_of(std::int64_t) const { return 0; }
   /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which
@@ -99,6 +103,8 @@ class OrderedBatches : public BatchMaker {
   /// `what` names the samples, for messages. ConfigError for a batch size below 1; DataError where there is no batch.
   OrderedBatches(std::int64_t size, const LoaderOptions& options, const std::string& source, const char* what);
   const LoaderOptions& options() const { return options_; }
+  /// The order of a shuffled epoch: of each sample once.
+  virtual std::vector<std::int64_t> epoch_order(std::uint64_t epoch) const;
 
  private:
   using Orders = ByEpoch<std::vector<std::int64_t>>;

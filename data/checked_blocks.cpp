@@ -15,14 +15,14 @@ std::vector<std::uint32_t> CheckedBlocks::checksums_of(std::span<const std::byte
   return checksums;
 }
 
-CheckedBlocks::CheckedBlocks(FileReader file, std::uint64_t offset, std::uint64_t bytes,
+CheckedBlocks::CheckedBlocks(SourceFilePointer file, std::uint64_t offset, std::uint64_t bytes,
                              std::vector<std::uint32_t> checksums)
     : file_(std::move(file)),
       offset_(offset),
       bytes_(bytes),
       checksums_(std::move(checksums)),
       is_checked_(checksums_.size()) {
-  HEARTH_CHECK(InternalError, checksums_.size() == count_of(bytes), file_.path().string(), ": ", checksums_.size(),
+  HEARTH_CHECK(InternalError, checksums_.size() == count_of(bytes), file_->name(), ": ", checksums_.size(),
                " checksums for ", count_of(bytes), " blocks");
 }
 
@@ -33,21 +33,21 @@ std::uint64_t CheckedBlocks::size_of_block(std::uint64_t block) const {
 void CheckedBlocks::read_checked(std::uint64_t block, std::vector<std::byte>& content) const {
   const std::uint64_t offset = offset_ + block * block_bytes;
   content.resize(size_of_block(block));
-  file_.read(offset, content);
-  HEARTH_CHECK(DataError, crc32c(content) == checksums_[block], file_.path().string(), ": the ", content.size(),
+  file_->read(offset, content);
+  HEARTH_CHECK(DataError, crc32c(content) == checksums_[block], file_->name(), ": the ", content.size(),
                " bytes at offset ", offset, " are damaged: they do not fit their checksum; use another copy");
   is_checked_[block].store(true, std::memory_order_relaxed);
 }
 
 void CheckedBlocks::read(std::uint64_t at, std::span<std::byte> target) const {
-  HEARTH_CHECK(InternalError, at <= bytes_ && target.size() <= bytes_ - at, file_.path().string(), ": bytes ", at,
-               " to ", at + target.size(), " of ", bytes_);
+  HEARTH_CHECK(InternalError, at <= bytes_ && target.size() <= bytes_ - at, file_->name(), ": bytes ", at, " to ",
+               at + target.size(), " of ", bytes_);
   std::vector<std::byte> content;
   while (!target.empty()) {
     const std::uint64_t block = at / block_bytes, begin = at % block_bytes;
     const auto part = target.first(std::min<std::uint64_t>(target.size(), size_of_block(block) - begin));
     if (is_checked_[block].load(std::memory_order_relaxed)) {
-      file_.read(offset_ + at, part);
+      file_->read(offset_ + at, part);
     } else {
       // What was compared is what is handed out.
       read_checked(block, content);

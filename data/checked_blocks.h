@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "core/io/file.h"
+#include "data/source.h"
 
 namespace hearth::data {
 
@@ -21,7 +21,8 @@ class CheckedBlocks {
   static std::vector<std::uint32_t> checksums_of(std::span<const std::byte> bytes);
 
   /// The `bytes` of the file from `offset` on, with a checksum for each block.
-  CheckedBlocks(FileReader file, std::uint64_t offset, std::uint64_t bytes, std::vector<std::uint32_t> checksums);
+  CheckedBlocks(SourceFilePointer file, std::uint64_t offset, std::uint64_t bytes,
+                std::vector<std::uint32_t> checksums);
 
   /// Fills `target` with the bytes from `at` on. DataError, naming file and offset, for a block that does not fit its
   /// checksum; FileError if it cannot be read. Called by several threads at once.
@@ -33,7 +34,7 @@ class CheckedBlocks {
   std::uint64_t size_of_block(std::uint64_t block) const;
   void read_checked(std::uint64_t block, std::vector<std::byte>& content) const;
 
-  FileReader file_;
+  SourceFilePointer file_;
   std::uint64_t offset_;
   std::uint64_t bytes_;
   std::vector<std::uint32_t> checksums_;

@@ -28,11 +28,32 @@ void Dataset::check_index(std::int64_t index) const {
   HEARTH_CHECK(IndexError, index >= 0 && index < size(), source(), ": sample ", index, " of ", size());
 }
 
+namespace {
+/// The first label from `index` on, around the end, that try_read(index) gives.
+template <class Try>
+std::int64_t first_readable(const ImageDataset& dataset, std::int64_t index, const Try& try_read) {
+  for (std::int64_t tries = 0; tries < dataset.size(); ++tries)
+    if (const auto label = try_read((index + tries) % dataset.size())) return *label;
+  throw DataError(join_text(dataset.source(), ": none of the ", dataset.size(), " samples can be decoded"));
+}
+}  // namespace
+
 std::int64_t ImageDataset::read_from(std::int64_t index, Image& image) const {
   check_index(index);
-  for (std::int64_t tries = 0; tries < size(); ++tries)
-    if (const auto label = try_read((index + tries) % size(), image)) return *label;
-  throw DataError(join_text(source(), ": none of the ", size(), " samples can be decoded"));
+  return first_readable(*this, index, [&](std::int64_t i) { return try_read(i, image); });
+}
+
+std::optional<std::int64_t> ImageDataset::try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                                          Region& region) const {
+  const std::optional<std::int64_t> label = try_read(index, image);
+  if (label) region = region_of_whole(image, choose);
+  return label;
+}
+
+std::int64_t ImageDataset::read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                       Region& region) const {
+  check_index(index);
+  return first_readable(*this, index, [&](std::int64_t i) { return try_read_region(i, choose, image, region); });
 }
 
 void ImageDataset::shrink(Image& image) const {
@@ -104,6 +125,17 @@ std::optional<std::int64_t> Subset::try_read(std::int64_t index, Image& image) c
   return whole_->try_read(indices_[static_cast<std::size_t>(index)], image);
 }
 
+std::string Subset::fault_of(std::int64_t index) const {
+  check_index(index);
+  return whole_->fault_of(indices_[static_cast<std::size_t>(index)]);
+}
+
+std::optional<std::int64_t> Subset::try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                                    Region& region) const {
+  check_index(index);
+  return whole_->try_read_region(indices_[static_cast<std::size_t>(index)], choose, image, region);
+}
+
 void MemoryDataset::identify(std::int64_t index, Sha256& digest) const {
   check_index(index);
   const std::size_t bytes = pixels_.size() / labels_.size();
@@ -118,6 +150,27 @@ bool Subset::encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const
 std::string Subset::sample_name(std::int64_t index) const {
   check_index(index);
   return whole_->sample_name(indices_[static_cast<std::size_t>(index)]);
+}
+
+std::vector<std::int64_t> Subset::stream_order(std::uint64_t seed, std::uint64_t epoch) const {
+  std::vector<std::int64_t> order = whole_->stream_order(seed, epoch);
+  if (order.empty()) return order;
+  std::vector<std::int64_t> own(static_cast<std::size_t>(whole_->size()), -1);
+  for (std::size_t i = 0; i < indices_.size(); ++i)
+    own[static_cast<std::size_t>(indices_[i])] = static_cast<std::int64_t>(i);
+  for (std::int64_t& index : order) index = own[static_cast<std::size_t>(index)];
+  std::erase(order, -1);
+  // With a sample in it twice there is no such order.
+  return order.size() == indices_.size() ? order : std::vector<std::int64_t>();
+}
+
+void Subset::read_ahead(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> of_whole;
+  for (const std::int64_t index : indices) {
+    check_index(index);
+    of_whole.push_back(indices_[static_cast<std::size_t>(index)]);
+  }
+  whole_->read_ahead(of_whole);
 }
 
 void Subset::identify(std::int64_t index, Sha256& digest) const {

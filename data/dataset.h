@@ -98,6 +98,14 @@ class HEARTH_API ImageDataset : public Dataset {
   /// As read(), which for this sample may give another one's place: nothing where it would. Sets that pass over broken
   /// samples answer so, and sets made of some of their samples look for the next one among these.
   virtual std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const { return read(index, image); }
+  /// Why try_read() gave nothing for the sample; empty where it has not.
+  virtual std::string fault_of(std::int64_t) const { return {}; }
+  /// As read(), of the part of the image that the resize needs which `choose` answers with. Sets that can, decode no
+  /// more than that; `region` says where it lies in `image`.
+  std::int64_t read_region(std::int64_t index, const ChooseSizing& choose, Image& image, Region& region) const;
+  /// As read_region(), and nothing where another sample would stand in. By default the image is read whole.
+  virtual std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                                      Region& region) const;
   /// Puts the image file that read() decodes into `bytes`, as it is; false where the set has no such files, or does
   /// more than to decode them. IndexError, FileError, DataError as read().
   virtual bool encoded(std::int64_t, std::vector<std::uint8_t>&) const { return false; }
@@ -110,6 +118,11 @@ class HEARTH_API ImageDataset : public Dataset {
   /// hold_out() sets aside.
   virtual std::string sample_name(std::int64_t) const { return {}; }
   Sample get(std::int64_t index) const;
+  /// The order in which a shuffled epoch visits the samples, a function of (seed, epoch), where not every order is as
+  /// good as another; empty where it is.
+  virtual std::vector<std::int64_t> stream_order(std::uint64_t, std::uint64_t) const { return {}; }
+  /// Tells the system that these samples are read next, where that makes reading faster. IndexError.
+  virtual void read_ahead(std::span<const std::int64_t>) const {}
 
   /// Batches of "images" and "labels", transformed and perhaps mixed.
   std::unique_ptr<BatchMaker> batches(const Transforms& transforms, const LoaderOptions& options) const final;
@@ -179,10 +192,15 @@ class HEARTH_API Subset : public ImageDataset {
   std::int64_t label(std::int64_t index) const override;
   std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override;
+  std::string fault_of(std::int64_t index) const override;
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override;
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override;
   int shrinks_to() const override { return whole_->shrinks_to(); }
   std::string sample_name(std::int64_t index) const override;
   void identify(std::int64_t index, Sha256& digest) const override;
+  std::vector<std::int64_t> stream_order(std::uint64_t seed, std::uint64_t epoch) const override;
+  void read_ahead(std::span<const std::int64_t> indices) const override;
   Warnings warnings() const override { return whole_->warnings(); }
   Warnings unreadable() const override { return whole_->unreadable(); }
   const std::string& source() const override { return whole_->source(); }

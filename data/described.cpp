@@ -10,7 +10,9 @@
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/records.h"
+#include "data/formats/shards.h"
 #include "data/prepare.h"
+#include "data/table/table_data.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"
 
@@ -76,6 +78,7 @@ class DescribedPairs : public DescribedText<PairDataset> {
 
 DatasetPointer described_set(const DataFacts& facts) {
   if (facts.kind == "images") return std::make_shared<DescribedImages>(facts);
+  if (facts.kind == "table") return std::make_shared<TableDataset>(not_opened(), facts.table, RawRows{});
   HEARTH_CHECK(DataError, facts.tokenizer != nullptr, "data of kind ", facts.kind, " without a tokenizer");
   if (facts.kind == "parallel_text") return std::make_shared<DescribedPairs>(facts);
   if (facts.kind != "labelled_text") return std::make_shared<DescribedText<TokenDataset>>(facts);
@@ -135,6 +138,11 @@ ImageDatasetPointer class_folders(const std::string& path, const std::vector<std
 ImageSplits images_at(const Datasets::Component& data, const std::string& path,
                       const std::vector<std::string>& classes) {
   if (holds_records(path)) return records(path);
+  if (const std::string container = type_of_shards(path); !container.empty()) {
+    ShardOptions shards;
+    shards.path = path;
+    return container == "tfrecord" ? tfrecord({shards}) : webdataset({shards});
+  }
   ImageSplits found;
   found.test = own_format(data, path, classes);
   if (found.test) return found;
@@ -178,8 +186,10 @@ DataFacts facts_of(const DataSplits& data) {
     return facts;
   }
   if (sequences == nullptr) {
-    facts.kind = "samples";
+    const auto* const table = dynamic_cast<const TableDataset*>(data.train.get());
+    facts.kind = table != nullptr ? "table" : "samples";
     facts.classes = data.train->class_names();
+    if (table != nullptr) facts.table = table->shared_facts();
     return facts;
   }
   facts.kind = sequences->pairs() != nullptr ? "parallel_text" : "text";
@@ -206,6 +216,14 @@ DataSplits described_data(const Datasets::Component& data, const DataFacts& fact
       options};
 }
 
+DataSplits data_as_trained(const Datasets::Component& data, const DataFacts& facts) {
+  if (facts.table == nullptr) return make_data(data);
+  DataSplits made = described_data(data, facts);
+  const Splits splits = table_splits(data, facts.table);
+  made.train = splits.train, made.valid = splits.valid, made.test = splits.test;
+  return made;
+}
+
 DataSplits evaluation_data(const Datasets::Component& configured, const DataFacts& facts, const std::string& path) {
   std::error_code absent;
   HEARTH_CHECK(FileError, fs::exists(path, absent), path,
@@ -213,10 +231,18 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
   HEARTH_CHECK(UsageError, facts.kind != "samples", path,
                ": data of the program's own is opened as the configuration says; change it by --set data.FIELD=...");
   DataSplits data = described_data(configured, facts);
+  if (facts.kind == "table") {
+    const TablePointer rows = open_rows(configured, facts.table, path);
+    HEARTH_CHECK(DataError, rows->has_targets(), path, ": has no target \"", facts.table->target,
+                 "\", which an evaluation compares with");
+    data.test = rows;
+    return data;
+  }
   if (facts.kind != "images") {
     const Splits sequences = text_splits_at(configured, path, {facts.tokenizer, facts.source_tokenizer, facts.classes});
     data.valid = sequences.valid;
     data.test = sequences.test;
+    data.make_quarantines();
     return data;
   }
   const ImageSplits images = images_at(configured, path, facts.classes);
@@ -227,6 +253,7 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
     HEARTH_CHECK(DataError, fault.empty(), path, ": ", fault);
     *to = std::make_shared<Conformed>(*from, like);
   }
+  data.make_quarantines();
   return data;
 }
 

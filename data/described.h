@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@
 
 namespace hearth::data {
 
+struct TableFacts;
+
 struct DataFacts {
-  std::string kind = "images";         ///< or "labelled_text", "text", "parallel_text", "samples"
+  std::string kind = "images";         ///< or "labelled_text", "text", "parallel_text", "table", "samples"
   std::vector<std::string> classes{};  ///< names by label; none where ids are predicted
   // Of images:
   ImageShape image{};             ///< that all have in common, 0 where they differ
@@ -24,6 +27,7 @@ struct DataFacts {
   std::int64_t length = 0;  ///< the most ids of a row
   TokenizerPointer tokenizer{};
   TokenizerPointer source_tokenizer{};  ///< of parallel_text
+  std::shared_ptr<const TableFacts> table{};
 };
 
 /// All but the tokenizers, which the data owns. DataError for sets of sequences of other kinds.
@@ -33,11 +37,17 @@ DataFacts facts_of(const DataSplits& data);
 /// training.
 DataSplits described_data(const Datasets::Component& data, const DataFacts& facts);
 
-/// The same with `valid` and `test` from `path`, which need not be where, nor in the form that, the training had them:
-/// - images: a folder of record files; one with the test files of CIFAR or in the form of MNIST, if the training was on
-/// such; else a folder
+/// The splits of a configuration's data as a trained model takes them: make_data(), but that the columns of a table are
+/// what they were in training.
+DataSplits data_as_trained(const Datasets::Component& data, const DataFacts& facts);
+
+/// The splits of described_data() with `valid` and `test` from `path`, which need not be where, nor in the form that,
+/// the training had them:
+/// - images: a folder that `hearth data pack` wrote; one with the test files of CIFAR or in the form of MNIST, if the
+/// training was on such; else a folder
 ///   of class folders, all of it the test split, or of folders named test, val, valid or validation with class folders.
 ///   Images are brought to the size and channels of the training's;
+/// - rows of a table: a file of that kind with the target, .csv or .npz with arrays x and y, which is the test split;
 /// - sequences: a file, which is the test split, or a folder that holds the files which the configuration names for
 /// valid
 ///   and test, or that `hearth data pack` wrote.

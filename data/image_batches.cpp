@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of images: read, transformed, perhaps mixed.
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <vector>
 
@@ -36,22 +37,28 @@ class ImageBatches : public OrderedBatches {
     const bool pixels = options().dtype == DType::u8;
     Tensor erased;
     if (pixels && transforms_.erases()) batch.set("erased", erased = Tensor::empty({count, 4}, DType::i32));
+    dataset_.read_ahead(batch.samples);
     std::byte* target = images.bytes();
     const std::size_t stride = images.byte_size() / static_cast<std::size_t>(count);
     for (std::int64_t i = 0; i < count; ++i) {
       if (cancelled()) return false;
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(i)];
       space.clock.at(Stage::read, sample);
-      labels.data<std::int64_t>()[i] = dataset_.read(sample, space.image);
+      const Random begin = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
+      Random random = begin;
+      const auto choose = [&](int height, int width) {
+        random = begin;  // anew for a sample that stands in
+        return transforms_.sizing(height, width, random);
+      };
+      labels.data<std::int64_t>()[i] = read(sample, std::ref(choose), space);
       space.clock.enter(Stage::augment);
-      const Random random = random_of(options().seed, Purpose::augment, epoch, static_cast<std::uint32_t>(sample));
+      transforms_.augment(space.decoded, space.region, space.image, space.scratch, random);
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
       if (!pixels) {
-        transforms_.apply(space.image, space.scratch, random, options().dtype, place);
+        transforms_.finish(space.image, random, options().dtype, place);
         continue;
       }
-      const Box box =
-          transforms_.apply_pixels(space.image, space.scratch, random, reinterpret_cast<std::uint8_t*>(place));
+      const Box box = transforms_.finish_pixels(space.image, random, reinterpret_cast<std::uint8_t*>(place));
       const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
       if (erased.defined()) std::copy_n(sides, 4, erased.data<std::int32_t>() + 4 * i);
     }
@@ -60,7 +67,21 @@ class ImageBatches : public OrderedBatches {
     return true;
   }
 
+ protected:
+  std::vector<std::int64_t> epoch_order(std::uint64_t epoch) const override {
+    std::vector<std::int64_t> order = dataset_.stream_order(options().seed, epoch);
+    return order.empty() ? OrderedBatches::epoch_order(epoch) : order;
+  }
+
  private:
+  /// Which sample stands in for a bad one says the loader, where it keeps a list of them, and else the dataset.
+  std::int64_t read(std::int64_t sample, const ChooseSizing& choose, Workspace& space) const {
+    if (!options().quarantine) return dataset_.read_region(sample, choose, space.decoded, space.region);
+    const std::optional<std::int64_t> label = dataset_.try_read_region(sample, choose, space.decoded, space.region);
+    HEARTH_CHECK(DataError, label.has_value(), dataset_.fault_of(sample));
+    return *label;
+  }
+
   void mix(Batch& batch) const {
     Random random = random_of(options().seed, Purpose::mixup, static_cast<std::uint64_t>(batch.epoch),
                               static_cast<std::uint32_t>(batch.index));

@@ -48,6 +48,15 @@ void count_labels(const ImageDataset& dataset, Inspection& inspection) {
   }
 }
 
+Json example_of(const ImageDataset& dataset, std::int64_t index, std::int64_t label, const Image& image) {
+  Json example = Json::object().set("index", index);
+  if (const std::string name = dataset.sample_name(index); !name.empty()) example.set("name", printable(name));
+  example.set("label", label);
+  if (label >= 0 && label < dataset.classes())
+    example.set("class", dataset.class_names()[static_cast<std::size_t>(label)]);
+  return example.set("height", image.height).set("width", image.width).set("channels", image.channels);
+}
+
 void read_pixels(const ImageDataset& dataset, std::int64_t count, Inspection& inspection) {
   PixelHistogram pixels;
   Sha256 digest;
@@ -64,6 +73,9 @@ void read_pixels(const ImageDataset& dataset, std::int64_t count, Inspection& in
       continue;
     }
     const bool is_first = inspection.decoded++ == 0;
+    constexpr std::size_t most_examples = 8;
+    if (inspection.examples.size() < most_examples)
+      inspection.examples.push_back(example_of(dataset, index, label, image));
     widen(inspection.height, image.height, is_first);
     widen(inspection.width, image.width, is_first);
     widen(inspection.channels, image.channels, is_first);
@@ -108,6 +120,7 @@ Json to_json(const Inspection& inspection) {
   result.set("channels", range(inspection.channels));
   result.set("mean", Json::array_of(inspection.statistics.mean)).set("std", Json::array_of(inspection.statistics.std));
   if (!inspection.sha256.empty()) result.set("sha256", inspection.sha256);
+  result.set("examples", inspection.examples);
   result.set("problems", inspection.problems.count);
   result.set("first_problems", Json::array_of(inspection.problems.first));
   result.set("warnings", inspection.warnings.count);

@@ -30,6 +30,7 @@ struct Inspection {
   std::string sha256;  ///< of every decoded sample's label, size and pixels, in order; empty unless all were decoded
   Warnings problems;   ///< samples that cannot be read or have a label outside the classes
   Warnings warnings;   ///< what else is worth a look
+  Json examples = Json::array();  ///< a few of the decoded samples: index, name, label, class and size
 };
 
 /// Counts labels, and decodes up to `most` samples spread evenly over the set (negative: all of them).

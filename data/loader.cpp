@@ -15,6 +15,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -22,6 +23,8 @@
 #include "core/error.h"
 #include "core/profiler.h"
 #include "data/batch_maker.h"
+#include "data/quarantine.h"
+#include "data/stuck_watch.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {
@@ -29,6 +32,7 @@ namespace {
 
 // Training comes first where cores are short.
 constexpr int worker_niceness = 10;
+constexpr int max_workers = 256;
 
 using Clock = std::chrono::steady_clock;
 double seconds_between(Clock::time_point began, Clock::time_point ended) {
@@ -85,21 +89,28 @@ void become_worker() {
 
 }  // namespace
 
-class Loader::Pipeline {
+class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
  public:
   Pipeline(DatasetPointer set, Transforms steps, const LoaderOptions& chosen)
       : dataset(std::move(set)), transforms(std::move(steps)), options(chosen) {
     check();
-    spaces_ = std::vector<Workspace>(static_cast<std::size_t>(std::max(options.workers, 1)));
     maker_ = dataset->batches(transforms, options);
     per_epoch = maker_->per_epoch();
+    if (options.first_batch != 0) seek(options.first_batch / per_epoch, options.first_batch % per_epoch);
+  }
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// Each worker has a part in this object, which so outlives one that is left behind.
+  void start() {
     if (options.workers == 0) return;
     ring_.resize(static_cast<std::size_t>(options.prefetch));
     const int wanted = options.workers + (options.shuffle ? 1 : 0);
     threads_.reserve(static_cast<std::size_t>(wanted));
     try {
-      for (Workspace& space : spaces_) threads_.emplace_back([this, &space] { work(space); });
-      if (options.shuffle) threads_.emplace_back([this] { plan_ahead(); });
+      for (std::size_t i = 0; i < spaces_.size(); ++i)
+        threads_.emplace_back([self = shared_from_this(), i] { self->work(i); });
+      if (options.shuffle) threads_.emplace_back([self = shared_from_this()] { self->plan_ahead(); });
     } catch (const std::system_error& error) {
       const std::size_t started = threads_.size();
       stop();
@@ -110,9 +121,6 @@ class Loader::Pipeline {
       throw;
     }
   }
-  ~Pipeline() { stop(); }
-  Pipeline(const Pipeline&) = delete;
-  Pipeline& operator=(const Pipeline&) = delete;
 
   Batch next() {
     const profiler::Scope scope("data.next");
@@ -121,12 +129,17 @@ class Loader::Pipeline {
     WaitScope waiting(use_);
     waiting.dry = warm && options.workers == 0;
     ++use_.batches;
-    if (options.workers == 0) return std::move(*prepare(delivered++, spaces_[0], [] { return false; }));
+    if (options.workers == 0) {
+      Slot made;
+      prepare(
+          delivered++, spaces_[0], [] { return false; }, made);
+      return hand_out(made);
+    }
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(delivered);
     waiting.dry = warm && !slot.filled;
     count_ready(waiting.dry);
-    slot_filled_.wait(lock, [&] { return slot.filled; });
+    wait_for(slot, lock);
     Slot taken = std::move(slot);
     slot = {};
     --ready_;
@@ -136,8 +149,23 @@ class Loader::Pipeline {
     number_free_.notify_one();
     if (begins) epoch_begun_.notify_one();
     if (taken.fault) std::rethrow_exception(taken.fault);
-    return std::move(taken.batch);
+    return hand_out(taken);
   }
+
+  /// Ends the workers, and waits for all that are not stuck.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    number_free_.notify_all();
+    epoch_begun_.notify_all();
+    for (std::size_t i = 0; i < threads_.size(); ++i)
+      i >= spaces_.size() || waits_for_end(i) ? threads_[i].join() : threads_[i].detach();
+    threads_.clear();
+  }
+
+  void on_stuck(std::function<void(const std::string&)> tell) { tell_ = std::move(tell); }
 
   void seek(std::int64_t epoch, std::int64_t batch) {
     HEARTH_CHECK(IndexError, epoch >= 0 && epoch < (std::int64_t{1} << 32) && batch >= 0 && batch <= per_epoch,
@@ -195,6 +223,7 @@ class Loader::Pipeline {
   struct Slot {
     bool filled = false;
     Batch batch;
+    std::set<std::int64_t> passed;  // bad samples that it passed over
     std::exception_ptr fault;
   };
   /// Its lifetime is waiting.
@@ -222,8 +251,8 @@ class Loader::Pipeline {
   };
 
   void check() {
-    HEARTH_CHECK(ConfigError, options.workers >= 0 && options.workers <= 256, "loader: ", options.workers,
-                 " workers; 0..256 are possible");
+    HEARTH_CHECK(ConfigError, options.workers >= 0 && options.workers <= max_workers, "loader: ", options.workers,
+                 " workers; 0..", max_workers, " are possible");
     HEARTH_CHECK(ConfigError, options.prefetch >= 1 && options.prefetch <= 4096, "loader: prefetch ", options.prefetch,
                  " is outside 1..4096");
     const LoaderPart& part = options.part;
@@ -244,19 +273,70 @@ class Loader::Pipeline {
     if (dry) ++use_.dry;
   }
 
-  void work(Workspace& space) {
+  /// Waits for a batch, and watches the workers meanwhile.
+  void wait_for(const Slot& slot, std::unique_lock<std::mutex>& lock) {
+    const auto is_there = [&] { return slot.filled; };
+    if (!watch_.is_on()) return slot_filled_.wait(lock, is_there);
+    watch_.begin();
+    while (!slot_filled_.wait_for(lock, watch_.interval(), is_there)) {
+      for (std::size_t i = 0; i < spaces_.size(); ++i) {
+        const StageClock::Activity at = spaces_[i].clock.activity();
+        if (watch_.look(i, at) && tell_) tell_(join_text("data: ", stuck_text(i, at)));
+        HEARTH_CHECK(DataError, !watch_.is_over(i) || at.batch != next_batch(), dataset->source(), ": ",
+                     stuck_text(i, at),
+                     ", longer than data.stuck_limit_seconds; look at that sample, or at what it is "
+                     "read from, or set another limit");
+      }
+      watch_.end_look();
+    }
+  }
+
+  /// "worker 1 has been at sample 17 (cat/10.png) of epoch 0, batch 3, for 60 s: decode".
+  std::string stuck_text(std::size_t worker, const StageClock::Activity& at) const {
+    std::string name;
+    if (at.sample != StageClock::none && dataset->images() != nullptr) name = dataset->images()->sample_name(at.sample);
+    return join_text("worker ", worker, " has been at ",
+                     at.sample != StageClock::none ? join_text("sample ", at.sample) : std::string("no sample"),
+                     name.empty() ? "" : " (" + name + ")", " of epoch ", at.batch / per_epoch, ", batch ",
+                     at.batch % per_epoch, ", for ", watch_.seconds(worker), " s: ", name_of(at.stage));
+  }
+
+  /// Whether the worker came to its end; false for one that is stuck.
+  bool waits_for_end(std::size_t worker) {
+    std::unique_lock lock(mutex_);
+    watch_.begin();
+    while (!worker_ended_.wait_for(lock, watch_.interval(), [&] { return ended_[worker]; })) {
+      watch_.look(worker, spaces_[worker].clock.activity());
+      watch_.end_look();
+      if (watch_.is_over(worker)) return false;
+    }
+    return true;
+  }
+
+  /// What next() returns of a batch that was made.
+  Batch hand_out(Slot& made) {
+    if (options.quarantine) options.quarantine->deliver(made.passed);
+    return std::move(made.batch);
+  }
+
+  void work(std::size_t which) {
     become_worker();
+    Workspace& space = spaces_[which];
     std::unique_lock lock(mutex_);
     while (true) {
       number_free_.wait(lock, [&] { return stopping_ || next_number_ < delivered + options.prefetch; });
-      if (stopping_) return;
+      if (stopping_) {
+        ended_[which] = true;
+        worker_ended_.notify_all();
+        return;
+      }
       const std::int64_t number = next_number_++;
       const Cancelled cancelled{this, generation_.load(std::memory_order_relaxed)};
       lock.unlock();
       Slot result;
       try {
-        std::optional<Batch> batch = prepare(number, space, [&] { return cancelled.now(); });
-        if (batch) result.batch = std::move(*batch);
+        prepare(
+            number, space, [&] { return cancelled.now(); }, result);
       } catch (...) {
         result.fault = std::current_exception();
       }
@@ -338,38 +418,57 @@ class Loader::Pipeline {
     return rows;
   }
 
-  /// What next() returns as its `number`th, or nothing once it is no longer wanted.
-  std::optional<Batch> prepare(std::int64_t number, Workspace& space, const std::function<bool()>& cancelled) const {
+  /// Makes what next() returns as its `number`th, unless it is no longer wanted.
+  void prepare(std::int64_t number, Workspace& space, const std::function<bool()>& cancelled, Slot& made) const {
     const std::int64_t piece = piece_of(number), whole = piece / options.part.cuts;
     const BatchScope timed(space.clock, whole);
-    Batch batch;
+    Batch& batch = made.batch;
     batch.epoch = whole / per_epoch, batch.index = whole % per_epoch;
     batch.samples = maker_->samples_of(batch.epoch, batch.index);
     cut(batch.samples, piece % options.part.cuts);
-    if (cancelled() || (!batch.samples.empty() && !maker_->fill(batch, space, cancelled))) return std::nullopt;
-    return batch;
+    if (batch.samples.empty() || cancelled()) return;
+    if (options.quarantine && maker_->samples_stay())
+      fill_with_readable(space, cancelled, made);
+    else
+      maker_->fill(batch, space, cancelled);
   }
 
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
+  /// Fills a batch; for each bad sample the next one that can be read stands in. Which these are depends on the data
+  /// alone, not on what other threads have found so far.
+  void fill_with_readable(Workspace& space, const std::function<bool()>& cancelled, Slot& made) const {
+    const Batch plan = made.batch;
+    while (true) {
+      made.batch = plan;
+      made.passed.clear();
+      for (std::int64_t& sample : made.batch.samples) sample = options.quarantine->stand_in(sample, made.passed);
+      const std::vector<std::int64_t> tried = made.batch.samples;
+      try {
+        maker_->fill(made.batch, space, cancelled);
+        return;
+      } catch (const Error& error) {
+        // The clock tells which sample it was.
+        const std::int64_t sample = space.clock.activity().sample;
+        if (!is_bad_sample(error) || std::find(tried.begin(), tried.end(), sample) == tried.end()) throw;
+        options.quarantine->find(sample, error.what());
+      }
     }
-    number_free_.notify_all();
-    epoch_begun_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
   }
 
   std::unique_ptr<BatchMaker> maker_;
-  std::vector<Workspace> spaces_;            // of each worker, or of next() where there is none
+  // Of each worker, or of next() where there is none.
+  std::vector<Workspace> spaces_ =
+      std::vector<Workspace>(static_cast<std::size_t>(std::clamp(options.workers, 1, max_workers)));
   LoaderUse use_;                            // since take_use(), but for what the clocks tell
   std::int64_t warming_ = options.prefetch;  // calls of next() that still belong to the warm-up
   Clock::time_point use_since_ = Clock::now();
   StageTimes times_told_;
+  StuckWatch watch_{spaces_.size(), options.stuck_seconds, options.stuck_limit_seconds};
+  std::function<void(const std::string&)> tell_;
   std::mutex mutex_;
   Signal number_free_;
   std::condition_variable slot_filled_;
+  std::condition_variable worker_ended_;
+  std::vector<bool> ended_ = std::vector<bool>(spaces_.size());
   Signal epoch_begun_;
   std::vector<Slot> ring_;
   std::int64_t ready_ = 0;  // slots filled
@@ -397,7 +496,8 @@ LoaderUse& LoaderUse::operator+=(const LoaderUse& later) {
 
 Loader::Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options) {
   HEARTH_CHECK(UsageError, dataset != nullptr, "loader: no dataset");
-  pipeline_ = std::make_unique<Pipeline>(std::move(dataset), std::move(transforms), options);
+  pipeline_ = std::make_shared<Pipeline>(std::move(dataset), std::move(transforms), options);
+  pipeline_->start();
 }
 
 Loader::Loader(DatasetPointer dataset, LoaderOptions options) : Loader(std::move(dataset), no_transforms(), options) {
@@ -405,11 +505,17 @@ Loader::Loader(DatasetPointer dataset, LoaderOptions options) : Loader(std::move
                "loader: images need data::Transforms, which bring them to one size");
 }
 
-Loader::~Loader() = default;
+Loader::~Loader() {
+  if (pipeline_) pipeline_->stop();
+}
 Loader::Loader(Loader&&) noexcept = default;
-Loader& Loader::operator=(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&& other) noexcept {
+  std::swap(pipeline_, other.pipeline_);
+  return *this;
+}
 
 Batch Loader::next() { return pipeline_->next(); }
+void Loader::on_stuck(std::function<void(const std::string&)> tell) { pipeline_->on_stuck(std::move(tell)); }
 LoaderUse Loader::take_use() { return pipeline_->take_use(); }
 std::vector<StageClock::Activity> Loader::activity() const { return pipeline_->activity(); }
 void Loader::seek(std::int64_t epoch, std::int64_t batch) { pipeline_->seek(epoch, batch); }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/batch.h"
@@ -13,6 +15,8 @@
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {
+
+class Quarantine;
 
 /// The part of a data parallel rank. Every batch is cut by rows into `cuts` pieces, which may be of no rows; of every
 /// `of` pieces, numbered through all batches, the loader gives `count` from `first` on.
@@ -34,6 +38,14 @@ struct LoaderOptions {
   double cutmix_alpha = 0;   ///< above 0: boxes change places between samples; with both, one of them a batch
   DType dtype = DType::f32;  ///< of the images: f32, bf16, f16, or u8 for pixels that are normalised elsewhere
   LoaderPart part{};
+  std::int64_t first_batch = 0;  ///< that next() returns first, counted through all epochs
+  /// Of the dataset: samples that cannot be read are noted here, and the next one that can be read stands in for each,
+  /// in Batch::samples too. Null: their error is thrown.
+  std::shared_ptr<Quarantine> quarantine{};
+  /// Seconds for which next() waits on a worker that stays at one sample: then on_stuck() is told; 0: it is not.
+  double stuck_seconds = 0;
+  /// Such seconds after which next() ends with a DataError instead; 0: never.
+  double stuck_limit_seconds = 0;
 };
 
 /// What a loader did in a while. Its first `prefetch` batches after a start and after each seek() count as warm-up.
@@ -54,21 +66,27 @@ struct HEARTH_API LoaderUse {
 
 class HEARTH_API Loader {
  public:
-  /// ConfigError for options out of range, DataError if an epoch would have no batch.
+  /// ConfigError for options out of range, DataError if an epoch would have no batch, errors of seek() for first_batch.
   Loader(DatasetPointer dataset, Transforms transforms, LoaderOptions options);
   /// For datasets that are not of images.
   Loader(DatasetPointer dataset, LoaderOptions options);
-  /// Stops the workers, in the middle of a batch if need be, and waits for them.
+  /// Stops the workers, in the middle of a batch if need be, and waits for them; not for one that is stuck for longer
+  /// than the options allow, which is left behind with the dataset.
   ~Loader();
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
   /// The next batch; epochs follow one another without end. An exception met while preparing a batch is thrown by the
-  /// call that would have returned it; the call after that goes on with the next batch.
+  /// call that would have returned it; the call after that goes on with the next batch. DataError for more bad samples
+  /// than may be, and, with the worker, sample and stage, after stuck_limit_seconds.
   Batch next();
   /// Makes next() continue with this batch. Costs nothing but the batches that were already prepared.
   /// IndexError for a batch the epoch does not have; with a part, UsageError where no `of` pieces begin.
   void seek(std::int64_t epoch, std::int64_t batch);
+
+  /// What is called within next(), once for each sample, with a text about a worker that has been at it for longer than
+  /// stuck_seconds.
+  void on_stuck(std::function<void(const std::string&)> tell);
 
   /// What happened since the call before, or the loader's start. Of one thread at a time, as next().
   LoaderUse take_use();
@@ -87,7 +105,7 @@ class HEARTH_API Loader {
 
  private:
   class Pipeline;
-  std::unique_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Pipeline> pipeline_;  // a worker that is stuck keeps it
 };
 
 }  // namespace hearth::data

@@ -18,6 +18,10 @@ OrderedBatches::OrderedBatches(std::int64_t size, const LoaderOptions& options, 
                options.drop_last ? " when the incomplete one is dropped" : "", "; use a smaller batch");
 }
 
+std::vector<std::int64_t> OrderedBatches::epoch_order(std::uint64_t epoch) const {
+  return shuffled_order(size_, options_.seed, epoch);
+}
+
 std::vector<std::int64_t> OrderedBatches::samples_of(std::int64_t epoch, std::int64_t index) const {
   const std::int64_t first = index * options_.batch_size, count = std::min(options_.batch_size, size_ - first);
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
@@ -32,7 +36,7 @@ void OrderedBatches::plan(std::int64_t epoch) const {
 }
 
 OrderedBatches::Orders::Pointer OrderedBatches::order_of(std::int64_t epoch) const {
-  return orders_.of(epoch, [&] { return shuffled_order(size_, options_.seed, static_cast<std::uint64_t>(epoch)); });
+  return orders_.of(epoch, [&] { return epoch_order(static_cast<std::uint64_t>(epoch)); });
 }
 
 }  // namespace hearth::data

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing a set of record files: each file by itself, then the indices, then the manifest.
+// Writing a packed set: each file by itself, then the indices of records, then the manifest.
 #include "data/pack_records.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <iomanip>
 #include <mutex>
 
 #include "core/cpu/parallel.h"
@@ -13,6 +12,9 @@
 #include "data/fingerprint.h"
 #include "data/formats/record_file.h"
 #include "data/formats/records.h"
+#include "data/formats/shards.h"
+#include "data/image/encode.h"
+#include "data/pack_writers.h"
 
 namespace hearth::data {
 namespace {
@@ -35,62 +37,54 @@ struct File {
   std::int64_t begin, end;  // samples
 };
 
-std::string numbered(const std::string& split, std::int64_t number) {
-  TextStream name;
-  name << split << '-' << std::setw(5) << std::setfill('0') << number << ".ffr";
-  return name.str();
-}
-
-std::vector<File> plan_files(std::vector<Part>& parts, std::int64_t per_file) {
+std::vector<File> plan_files(std::vector<Part>& parts, std::int64_t per_file, PackFormat format) {
   std::vector<File> files;
   for (Part& part : parts) {
     const std::int64_t size = part.images->size();
     for (std::int64_t begin = 0; begin < size; begin += per_file)
-      files.push_back({numbered(part.split, begin / per_file), &part, begin, std::min(size, begin + per_file)});
+      files.push_back(
+          {pack_file_name(format, part.split, begin / per_file), &part, begin, std::min(size, begin + per_file)});
   }
   return files;
 }
 
-/// Writes one sample and returns its label.
-std::int64_t add_sample(RecordWriter& writer, const ImageDataset& images, std::int64_t index) {
-  thread_local std::vector<std::uint8_t> file;
-  Image image;
+/// A sample of a split as it is packed.
+PackedSample sample_of(const ImageDataset& images, std::int64_t index, int quality) {
+  PackedSample sample;
+  sample.number = index;
+  sample.name = images.sample_name(index);
   // Every image is decoded, so that a broken one is found now.
-  std::optional<std::int64_t> label = images.try_read(index, image);
-  const bool as_file = label && images.encoded(index, file);
-  if (!label) label = images.read(index, image);  // another one stands in
-  const auto value = [&](int extent) { return static_cast<std::uint32_t>(as_file ? 0 : extent); };
-  const std::uint32_t header[] = {static_cast<std::uint32_t>(*label), value(image.height), value(image.width),
-                                  value(image.channels)};
-  writer.add({little_endian(header), std::as_bytes(std::span(as_file ? file : image.pixels))});
-  return *label;
+  std::optional<std::int64_t> label = images.try_read(index, sample.image);
+  if (label && quality == 0) sample.is_file = images.encoded(index, sample.content);
+  if (!label) label = images.read(index, sample.image);  // another one stands in
+  if (quality > 0) {
+    sample.content = encode_jpeg(sample.image, quality);
+    sample.is_file = true;
+  }
+  sample.label = *label;
+  sample.class_name = &images.class_names()[static_cast<std::size_t>(*label)];
+  return sample;
 }
 
 /// Takes over what an earlier start has written; false if there is nothing, or it is damaged.
-bool keep(const fs::path& path, const File& file) {
-  if (!file_exists(path)) return false;
-  try {
-    const RecordFile written(path);
-    if (written.size() != file.end - file.begin) return false;
-    std::vector<std::uint8_t> content;
-    for (std::int64_t record = 0; record < written.size(); ++record) {
-      written.read(record, content);
-      if (content.size() < RecordHeader::bytes) return false;
-      const auto label = from_little_endian<std::uint32_t>(std::as_bytes(std::span(content)), 0);
-      if (label >= file.part->images->classes()) return false;
-      file.part->labels[static_cast<std::size_t>(file.begin + record)] = label;
-    }
-    return true;
-  } catch (const DataError&) {
+bool keep(const fs::path& path, const File& file, PackFormat format) {
+  const std::optional<std::vector<std::int64_t>> labels = labels_in(format, path);
+  const std::int64_t classes = file.part->images->classes();
+  if (!labels || static_cast<std::int64_t>(labels->size()) != file.end - file.begin ||
+      std::ranges::any_of(*labels, [&](std::int64_t label) { return label < 0 || label >= classes; }))
     return false;
-  }
+  std::ranges::copy(*labels, file.part->labels.begin() + file.begin);
+  return true;
 }
 
-void write_records(const fs::path& path, const File& file) {
-  RecordWriter writer(path, file.end - file.begin);
-  for (std::int64_t index = file.begin; index < file.end; ++index)
-    file.part->labels[static_cast<std::size_t>(index)] = add_sample(writer, *file.part->images, index);
-  writer.finish();
+void write_samples(const fs::path& path, const File& file, const PackOptions& options) {
+  const auto writer = make_writer(options.format, path, file.end - file.begin);
+  for (std::int64_t index = file.begin; index < file.end; ++index) {
+    const PackedSample sample = sample_of(*file.part->images, index, options.quality);
+    file.part->labels[static_cast<std::size_t>(index)] = sample.label;
+    writer->add(sample);
+  }
+  writer->finish();
 }
 
 void write_index(const fs::path& path, const Part& part) {
@@ -104,35 +98,59 @@ void write_index(const fs::path& path, const Part& part) {
   writer.finish();
 }
 
-/// A file as the manifest has it; its header is added to the digest.
-Json described(const fs::path& folder, const std::string& name, Sha256& digest) {
-  const RecordFile file(folder / name);
+/// A file of records as the manifest has it; its header is added to the digest.
+Json described_records(const fs::path& path, Sha256& digest) {
+  const RecordFile file(path);
   file.identify(digest);
-  return Json::object().set("name", name).set("records", file.size()).set("bytes", file.file_bytes());
+  return Json::object()
+      .set("name", path.filename().string())
+      .set("records", file.size())
+      .set("bytes", file.file_bytes());
+}
+
+/// A shard as the manifest has it; the hash of its bytes is added to the digest.
+Json described_shard(const fs::path& path, const File& file, Sha256& digest) {
+  const std::string hash = sha256_of_file(path);
+  digest.update(hash);
+  return Json::object()
+      .set("name", file.name)
+      .set("samples", file.end - file.begin)
+      .set("bytes", size_of_file(path))
+      .set("sha256", hash);
+}
+
+Json splits_of(const fs::path& folder, const std::vector<Part>& parts, const std::vector<File>& files,
+               PackFormat format, Sha256& digest) {
+  const bool is_records = format == PackFormat::records;
+  Json splits = Json::object();
+  for (const Part& part : parts) {
+    std::vector<std::int64_t> histogram(static_cast<std::size_t>(part.images->classes()));
+    for (const std::int64_t label : part.labels) ++histogram[static_cast<std::size_t>(label)];
+    Json listed = Json::array();
+    for (const File& file : files)
+      if (file.part == &part)
+        listed.push_back(is_records ? described_records(folder / file.name, digest)
+                                    : described_shard(folder / file.name, file, digest));
+    Json split = Json::object()
+                     .set("samples", part.images->size())
+                     .set("samples_by_class", Json::array_of(histogram))
+                     .set("files", std::move(listed));
+    if (is_records) split.set("index", described_records(folder / (part.split + "-index.ffr"), digest));
+    splits.set(part.split, std::move(split));
+  }
+  return splits;
 }
 
 Json manifest_of(const DataSplits& data, const fs::path& folder, const std::vector<Part>& parts,
-                 const std::vector<File>& files) {
+                 const std::vector<File>& files, PackFormat format) {
   const ImageDataset& train = *data.train->images();
   const ImageShape shape = train.image_shape();
   Sha256 digest;
   for (const std::string& name : train.class_names()) digest.update(name + '\0');
-  Json splits = Json::object();
-  for (const Part& part : parts) {
-    std::vector<std::int64_t> histogram(static_cast<std::size_t>(train.classes()));
-    for (const std::int64_t label : part.labels) ++histogram[static_cast<std::size_t>(label)];
-    Json listed = Json::array();
-    for (const File& file : files)
-      if (file.part == &part) listed.push_back(described(folder, file.name, digest));
-    splits.set(part.split, Json::object()
-                               .set("samples", part.images->size())
-                               .set("samples_by_class", Json::array_of(histogram))
-                               .set("files", std::move(listed))
-                               .set("index", described(folder, part.split + "-index.ffr", digest)));
-  }
-  return Json::object()
-      .set("format", records_format)
-      .set("sha256", digest.hex())
+  Json splits = splits_of(folder, parts, files, format, digest);
+  Json manifest = Json::object().set("format", format == PackFormat::records ? records_format : shards_format);
+  if (format != PackFormat::records) manifest.set("container", name_of(format));
+  return manifest.set("sha256", digest.hex())
       .set("classes", Json::array_of(train.class_names()))
       .set("image", Json::array_of(std::vector<int>{shape.height, shape.width, shape.channels}))
       .set("shrink_to", train.shrinks_to())
@@ -152,7 +170,7 @@ void begin_in(const fs::path& folder, const Json& plan) {
     return;
   }
   HEARTH_CHECK(UsageError, present.empty(), folder.string(),
-               has(records_manifest) ? ": holds a packed set" : ": is not empty",
+               has(records_manifest) || has(shards_manifest) ? ": holds a packed set" : ": is not empty",
                "; remove the folder, or name another");
   write_file_synced(folder / plan_file, to_text(plan, 2) + "\n");
 }
@@ -162,6 +180,12 @@ void begin_in(const fs::path& folder, const Json& plan) {
 Json pack_records(const DataSplits& data, const std::string& folder, const PackOptions& options) {
   HEARTH_CHECK(UsageError, data.train != nullptr && data.train->images() != nullptr,
                "pack: these data are no labelled images, which is what record files hold");
+  const bool is_records = options.format == PackFormat::records;
+  const int channels = data.train->images()->image_shape().channels;
+  HEARTH_CHECK(UsageError, is_records || channels == 1 || channels == 3, "pack: images of ", channels,
+               " channels do not fit into the files of shards; pack records");
+  HEARTH_CHECK(UsageError, options.quality >= 0 && options.quality <= 100, "pack: a JPEG quality of ", options.quality,
+               "; 1 to 100 are possible");
   HEARTH_CHECK(UsageError, options.records_per_file >= 0, "pack: ", options.records_per_file,
                " records a file; give at least 1");
   std::vector<Part> parts;
@@ -178,20 +202,23 @@ Json pack_records(const DataSplits& data, const std::string& folder, const PackO
   begin_in(root, Json::object()
                      .set("data", fingerprint(data))
                      .set("shrink_to", data.train->images()->shrinks_to())
+                     .set("format", name_of(options.format))
+                     .set("quality", options.quality)
                      .set("records_per_file", per_file));
-  const std::vector<File> files = plan_files(parts, per_file);
+  const std::vector<File> files = plan_files(parts, per_file, options.format);
   std::mutex mutex;
   std::int64_t done = 0;
   cpu::parallel_chunks(static_cast<std::int64_t>(files.size()), [&](std::int64_t i) {
     const File& file = files[static_cast<std::size_t>(i)];
-    if (!keep(root / file.name, file)) write_records(root / file.name, file);
+    if (!keep(root / file.name, file, options.format)) write_samples(root / file.name, file, options);
     const std::lock_guard lock(mutex);
     ++done;
     if (options.progress) options.progress(done, static_cast<std::int64_t>(files.size()));
   });
-  for (const Part& part : parts) write_index(root / (part.split + "-index.ffr"), part);
-  const Json manifest = manifest_of(data, root, parts, files);
-  write_file_synced(root / records_manifest, to_text(manifest, 2) + "\n");
+  if (is_records)
+    for (const Part& part : parts) write_index(root / (part.split + "-index.ffr"), part);
+  const Json manifest = manifest_of(data, root, parts, files, options.format);
+  write_file_synced(root / (is_records ? records_manifest : shards_manifest), to_text(manifest, 2) + "\n");
   remove_tree(root / plan_file);
   return manifest;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing labelled images into record files (data/formats/records.h), as `hearth data pack` does.
+// Packing labelled images into record files (data/formats/records.h), or shards (data/formats/shards.h), as `hearth
+// data pack` does.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +8,25 @@
 #include <string>
 
 #include "core/io/json_text.h"
+#include "data/pack_writers.h"
 #include "data/registry.h"
 
 namespace hearth::data {
 
 struct PackOptions {
   std::int64_t records_per_file = 0;  ///< 0: 512, or as many as make 128 files of the largest split
+  PackFormat format = PackFormat::records;
+  int quality = 0;  ///< above 0: images are packed as JPEG files of this quality, whatever they are
   /// Called after each file, one call at a time.
   std::function<void(std::int64_t files_done, std::int64_t files)> progress{};
 };
 
 /// Writes all splits to a folder, and with them what their images are normalised by; files of records are written side
 /// by side by the threads of the process. Returns the manifest. Images that read() gives as their files have them are
-/// packed as these files, others as pixels. A pack that was interrupted goes on when it is started again with the same
-/// data and options. UsageError if the data are no images, or the folder holds something else, or a whole set;
-/// DataError for an image that cannot be decoded, unless the set passes over it: then, as in training, another one
-/// stands in.
+/// packed as these files, others as pixels, which are PNG files in shards. A pack that was interrupted goes on when it
+/// is started again with the same data and options. UsageError if the data are no images, or the folder holds something
+/// else, or a whole set; DataError for an image that cannot be decoded, unless the set passes over it: then, as in
+/// training, another one stands in.
 Json pack_records(const DataSplits& data, const std::string& folder, const PackOptions& options = {});
 
 }  // namespace hearth::data

@@ -10,8 +10,11 @@
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/records.h"
+#include "data/formats/shards.h"
 #include "data/formats/synthetic.h"
+#include "data/table/table_data.h"
 #include "data/text/labelled.h"
+#include "data/text/mixture.h"
 #include "data/text/text_data.h"
 
 namespace hearth::data {
@@ -86,8 +89,10 @@ void describe(Fields<ImageFolderData>& fields) {
       "test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
       "Share of each class held out for testing where there is no folder for that, nor for validation: each file "
       "by its name.");
-  fields.choice("on_error", &ImageFolderData::on_error, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
-                "Broken files: stop, or let the next readable sample of the same part stand in and count a warning.");
+  fields.choice(
+      "on_error", &ImageFolderData::on_error, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
+      "`skip` is bad_samples with the policy `skip` and no budget. Of links to nothing too: stop, or leave them "
+      "out with a warning.");
   fields.choice("empty_classes", &ImageFolderData::empty_classes, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
                 "Class folders without images: stop, or count a warning.");
   fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},
@@ -117,6 +122,47 @@ void describe(Fields<RecordsData>& fields) {
   fields.text("path", &RecordsData::path, "Folder that `hearth data pack` wrote.").required();
 }
 
+template <class T>
+void describe_shards(Fields<T>& fields, const std::string& example) {
+  describe_common(fields);
+  fields.text(
+      "path", &ShardOptions::path,
+      "Folder that `hearth data pack` wrote, or that has shards named train-*, and perhaps valid-* and test-*.");
+  fields.text("train", &ShardOptions::train,
+              "Files of the training split, from the folder, where they have other names: " + example +
+                  ", with {a,b} and, in the last part, * too.");
+  fields.text("valid", &ShardOptions::valid, "Those of the validation split, where `train` is given.");
+  fields.text("test", &ShardOptions::test, "Those of the test split, where `train` is given.");
+  fields.text(
+      "classes", &ShardOptions::classes, {},
+      "Names by label. [] for those of a packed set, or what the labels of the training split tell: numbers, or "
+      "names in the order of their bytes.");
+  fields.integer("channels", &ShardOptions::channels, {.min = 1, .max = 3},
+                 "3, or 1 for grey images; a packed set says it itself.");
+  fields.boolean("stream", &ShardOptions::stream,
+                 "Each epoch visits the shards one after the other in random order, and draws from a buffer of the "
+                 "samples that came last, so that reading goes forward. false: any order is as likely.");
+  fields.integer("shuffle_buffer", &ShardOptions::shuffle_buffer, {.min = 1, .max = 1 << 30},
+                 "Samples in that buffer; larger ones mix better.");
+  fields.rule([](const T& o) { return o.channels == 2 ? "channels is 1 or 3" : ""; });
+}
+
+struct WebdatasetData : DataOptions, WebdatasetOptions {};
+void describe(Fields<WebdatasetData>& fields) {
+  describe_shards(fields, "train-{000000..000009}.tar");
+  fields.text("label", &WebdatasetOptions::label,
+              "Ending of the member that holds a sample's label; empty: cls, or else json.");
+  fields.text("json_key", &WebdatasetOptions::json_key, "The label's key in a member of JSON.");
+}
+
+struct TfRecordData : DataOptions, TfRecordOptions {};
+void describe(Fields<TfRecordData>& fields) {
+  describe_shards(fields, "train-{00000..00009}-of-00010");
+  fields.text("image", &TfRecordOptions::image, "Feature with the image file.");
+  fields.text("label", &TfRecordOptions::label, "Feature with the label: an integer, or the name of a class.");
+  fields.text("name", &TfRecordOptions::name, "Feature with the sample's name, where there is one.");
+}
+
 struct SyntheticData : DataOptions, SyntheticOptions {};
 void describe(Fields<SyntheticData>& fields) {
   describe_common(fields);
@@ -128,6 +174,14 @@ void describe(Fields<SyntheticData>& fields) {
   fields.integer("classes", &SyntheticOptions::classes, {.min = 1, .max = 100'000}, "Classes.");
   fields.number("noise", &SyntheticOptions::noise, {.min = 0, .max = 1000}, "Deviation of the noise, in grey levels.");
   fields.integer("seed", &SyntheticOptions::seed, {.min = 0}, "Seed of the pixels.");
+}
+
+/// `on_error` is the earlier way to say what `bad_samples` says.
+ImageFolderData with_one_policy(ImageFolderData options) {
+  if (options.bad_samples.policy == BadSamplePolicy::skip) options.on_error = OnFault::skip;
+  if (options.on_error == OnFault::skip && options.bad_samples.policy == BadSamplePolicy::fail)
+    options.bad_samples = {.policy = BadSamplePolicy::skip, .budget = std::nullopt};
+  return options;
 }
 
 ImageSplits open_folder(const ImageFolderData& options) {
@@ -164,15 +218,29 @@ void add_own(Datasets& registry) {
                                    [](const Cifar10Data& o) { return cifar10(o.path); });
   add_to<Cifar100Data, ImageSplits>(registry, "cifar100", "CIFAR-100, binary version.",
                                     [](const Cifar100Data& o) { return cifar100(o.path, o.labels); });
-  add_to(registry, "image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.", open_folder);
+  registry.add<ImageFolderData>("image_folder", "JPEG, PNG, WebP and BMP files in a folder a class.",
+                                [](const ImageFolderData& given, Opening opening) -> OpenedData {
+                                  const ImageFolderData options = with_one_policy(given);
+                                  return {opening == Opening::all ? open_folder(options) : Splits{}, options};
+                                });
   add_to<RecordsData, ImageSplits>(registry, "records", "Labelled images in record files, by `hearth data pack`.",
                                    [](const RecordsData& o) { return records(o.path); });
+  add_to<WebdatasetData, ImageSplits>(registry, "webdataset",
+                                      "Labelled images in tar archives, as WebDataset has them.",
+                                      [](const WebdatasetData& o) { return webdataset(o); });
+  add_to<TfRecordData, ImageSplits>(registry, "tfrecord", "Labelled images in TFRecord files.",
+                                    [](const TfRecordData& o) { return tfrecord(o); });
   add_to<SyntheticData, ImageSplits>(registry, "synthetic",
                                      "Noisy patterns made from numbers, for benchmarks and tests.",
                                      [](const SyntheticData& o) { return synthetic(o); });
+  add_to<CsvOptions, Splits>(registry, "csv", "Rows of a table in comma-separated values, for regression and classes.",
+                             [](const CsvOptions& o) { return csv_data(o); });
+  add_to<ArraysOptions, Splits>(registry, "arrays", "Inputs and targets in NumPy's files, .npy or .npz.",
+                                [](const ArraysOptions& o) { return arrays_data(o); });
   add_to(registry, "text", "A token stream in rows of equal length, for language models.", text_data);
   add_to(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
   add_to(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
+  add_to(registry, "mixture", "Several token streams as one, each with a weight.", mixture_data);
 }
 
 }  // namespace
@@ -202,6 +270,14 @@ void describe(Fields<AugmentOptions>& fields) {
   fields.choice("fit", &AugmentOptions::fit, {{"crop", Fit::crop}, {"pad", Fit::pad}, {"stretch", Fit::stretch}},
                 "How an image becomes that square, where no random box of it is taken: the centre is cut out, margins "
                 "are added, or its shape changes.");
+  fields.choice(
+      "interpolation", &AugmentOptions::filter,
+      {{"bilinear", ResizeFilter::bilinear}, {"bicubic", ResizeFilter::bicubic}, {"area", ResizeFilter::area}},
+      "How pixels are weighed where an image is resized, antialiased: as Pillow's bilinear or bicubic, or the "
+      "mean of what a pixel covers.");
+  fields.boolean("scaled_decoding", &AugmentOptions::scaled_decoding,
+                 "Decode a JPEG at 1/2, 1/4 or 1/8 of its size where at least so many times the rows and columns of "
+                 "the input are taken of it; false decodes all pixels that are taken.");
   fields.number("eval_crop", &AugmentOptions::eval_crop, {.above = 0, .max = 1},
                 "With random_resized_crop and the fit crop, evaluation takes the centre of a shorter side of "
                 "image_size / eval_crop.");
@@ -234,6 +310,24 @@ void describe(Fields<AugmentOptions>& fields) {
   fields.rule([](const AugmentOptions& o) {
     return o.scale[0] > o.scale[1] || o.ratio[0] > o.ratio[1] ? "scale and ratio are [least, greatest]" : "";
   });
+}
+
+void describe(Fields<BadSampleOptions>& fields) {
+  fields.choice(
+      "policy", &BadSampleOptions::policy, {{"fail", BadSamplePolicy::fail}, {"skip", BadSamplePolicy::skip}},
+      "`fail`: a sample that cannot be read ends the run. `skip`: the next one that can be read stands in for "
+      "it, and checkpoints keep which samples were bad.");
+  fields.number("budget", &BadSampleOptions::budget, {.min = 0},
+                "How many samples of a split may be bad: below 1 a share of them, from 1 on a number, null for any. "
+                "With more the run ends and names the first.");
+}
+
+void describe(Fields<CacheOptions>& fields) {
+  fields.integer("memory_mb", &CacheOptions::memory_mb, {.min = 0, .max = 1 << 24},
+                 "What is kept in memory, in MiB, what was used last; of files, not of decoded images.");
+  fields.text("disk", &CacheOptions::disk,
+              "Directory of a local disk for what does not fit in memory; empty for none.");
+  fields.integer("disk_mb", &CacheOptions::disk_mb, {.min = 1, .max = 1 << 30}, "The most it may hold, in MiB.");
 }
 
 void describe(Fields<ChannelStatistics>& fields) {
@@ -272,8 +366,8 @@ DType image_type(DeviceType target) { return target == DeviceType::cuda ? DType:
 
 }  // namespace
 
-Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target,
-                                const LoaderPart& part) const {
+Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target, const LoaderPart& part,
+                                std::int64_t first_batch) const {
   return Loader(train, train_transforms,
                 {.batch_size = batch_size,
                  .workers = options.workers,
@@ -284,7 +378,11 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, Dev
                  .mixup_alpha = options.augment.mixup,
                  .cutmix_alpha = options.augment.cutmix,
                  .dtype = image_type(target),
-                 .part = part});
+                 .part = part,
+                 .first_batch = first_batch,
+                 .quarantine = quarantine_of(train),
+                 .stuck_seconds = options.stuck_seconds,
+                 .stuck_limit_seconds = options.stuck_limit_seconds});
 }
 
 Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target,
@@ -294,7 +392,27 @@ Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_si
                  .workers = options.workers,
                  .prefetch = options.prefetch,
                  .dtype = image_type(target),
-                 .part = of_rank});
+                 .part = of_rank,
+                 .quarantine = quarantine_of(part),
+                 .stuck_seconds = options.stuck_seconds,
+                 .stuck_limit_seconds = options.stuck_limit_seconds});
+}
+
+std::shared_ptr<Quarantine> DataSplits::quarantine_of(const DatasetPointer& part) const {
+  const DatasetPointer splits[] = {train, valid, test};
+  for (std::size_t i = 0; i < quarantines.size(); ++i)
+    if (part != nullptr && splits[i] == part) return quarantines[i];
+  return nullptr;
+}
+
+void DataSplits::make_quarantines() {
+  const std::pair<const char*, DatasetPointer> splits[] = {{"train", train}, {"valid", valid}, {"test", test}};
+  for (std::size_t i = 0; i < quarantines.size(); ++i) {
+    const auto& [name, split] = splits[i];
+    if (split == nullptr || split->size() == 0 || options.bad_samples.policy == BadSamplePolicy::fail) continue;
+    quarantines[i] = std::make_shared<Quarantine>(name, split->source(), split->size(),
+                                                  limit_of(options.bad_samples, split->size()));
+  }
 }
 
 namespace {
@@ -315,14 +433,16 @@ void require_names_for_json(const Dataset& set) {
 
 DataSplits make_data(const Json& node) { return make_data(datasets().parse(node)); }
 
-DataSplits make_data(const Datasets::Component& data) {
-  OpenedData opened = data.make(Opening::all);
+namespace {
+
+DataSplits split_and_transform(OpenedData opened) {
   Splits& splits = opened.splits;
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
   require_names_for_json(*splits.train);
   const ImageDataset* const images = splits.train->images();
   if (images == nullptr) {
-    HEARTH_CHECK(ConfigError, splits.train->tokens() != nullptr || opened.options.valid_fraction == 0,
+    const bool is_split = splits.valid != nullptr || splits.train->tokens() != nullptr;
+    HEARTH_CHECK(ConfigError, is_split || opened.options.valid_fraction == 0,
                  "/data/valid_fraction: only labelled images are split here; let the dataset give a valid split");
     return {splits.train, splits.valid, splits.test, no_transforms(), no_transforms(), opened.options};
   }
@@ -335,7 +455,8 @@ DataSplits make_data(const Datasets::Component& data) {
   ChannelStatistics normalize = opened.options.normalize;
   if (normalize.mean.empty() || normalize.std.empty()) {
     ChannelStatistics usual = splits.statistics;
-    if (usual.mean.empty()) usual = channel_statistics(*splits.train->images(), 10'000);
+    if (usual.mean.empty())
+      usual = channel_statistics(*splits.train->images(), 10'000, opened.options.bad_samples.policy);
     // A channel that never changes is left at its scale.
     for (double& deviation : usual.std) deviation = deviation > 0 ? deviation : 1.0;
     if (normalize.mean.empty()) normalize.mean = usual.mean;
@@ -346,6 +467,18 @@ DataSplits make_data(const Datasets::Component& data) {
   const ImageShape shape = images->image_shape();
   return {splits.train,  splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
           opened.options};
+}
+
+}  // namespace
+
+DataSplits make_data(const Datasets::Component& data) {
+  const CacheOptions wanted = data.make(Opening::options_only).options.cache;
+  const auto cache = wanted.is_used() ? std::make_shared<ReadCache>(wanted) : nullptr;
+  const CacheScope scope(cache);
+  DataSplits made = split_and_transform(data.make(Opening::all));
+  made.cache = cache;
+  made.make_quarantines();
+  return made;
 }
 
 }  // namespace hearth::data

@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "core/config/config.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "data/quarantine.h"
+#include "data/read_cache.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {
@@ -42,15 +45,39 @@ struct DataOptions {
   std::uint64_t split_seed = 0;
   int workers = 2;
   int prefetch = 4;
+  BadSampleOptions bad_samples{};
+  CacheOptions cache{};
+  double stuck_seconds = 60;
+  double stuck_limit_seconds = 1800;
 };
 
 HEARTH_API void describe(Fields<ColorJitter>& fields);
 HEARTH_API void describe(Fields<RandAugment>& fields);
 HEARTH_API void describe(Fields<AugmentOptions>& fields);
 HEARTH_API void describe(Fields<ChannelStatistics>& fields);
+HEARTH_API void describe(Fields<BadSampleOptions>& fields);
+HEARTH_API void describe(Fields<CacheOptions>& fields);
 
 /// What both say of a model's input.
 HEARTH_API TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
+
+/// The fields of DataOptions on how samples are read.
+template <std::derived_from<DataOptions> T>
+void describe_reading(Fields<T>& fields) {
+  fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
+                 "Threads that prepare batches; 0 prepares them in the training thread.");
+  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+  fields
+      .object("bad_samples", &DataOptions::bad_samples,
+              "What becomes of samples that cannot be read; \"skip\" stands for {\"policy\": \"skip\"}.")
+      .shorthand("policy");
+  fields.object("cache", &DataOptions::cache, "What was read of a slow source is kept in memory and on a local disk.");
+  fields.number("stuck_seconds", &DataOptions::stuck_seconds, {.min = 0},
+                "When a run waits for a worker that has been at one sample for so long, a warning names the sample; 0: "
+                "none.");
+  fields.number("stuck_limit_seconds", &DataOptions::stuck_limit_seconds, {.min = 0},
+                "After so long the run ends with an error that names the sample; 0: it waits for ever.");
+}
 
 /// The fields of DataOptions, for the options of a set of one's own.
 template <std::derived_from<DataOptions> T>
@@ -60,9 +87,7 @@ void describe_common(Fields<T>& fields) {
   fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
                 "Share of each class of the training split set aside as `valid`, where the set has no such part.");
   fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of every split drawn here.");
-  fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
-                 "Threads that prepare batches; 0 prepares them in the training thread.");
-  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+  describe_reading(fields);
 }
 
 /// A dataset as a run uses it.
@@ -73,7 +98,14 @@ struct HEARTH_API DataSplits {
   Transforms train_transforms;
   Transforms eval_transforms;
   DataOptions options;
+  /// Of train, valid and test: null where a bad sample ends the run, and where there is no such split.
+  std::array<std::shared_ptr<Quarantine>, 3> quarantines{};
+  std::shared_ptr<ReadCache> cache{};  ///< through which the files are read, or null
 
+  /// That of one of the splits; null where it has none.
+  std::shared_ptr<Quarantine> quarantine_of(const DatasetPointer& part) const;
+  /// Makes them as the options say.
+  void make_quarantines();
   std::int64_t classes() const { return train->classes(); }
   /// Of the model's input.
   ImageShape input_shape() const { return train_transforms.output_shape(); }
@@ -87,9 +119,9 @@ struct HEARTH_API DataSplits {
   std::int64_t train_batches(std::int64_t batch_size) const;
   /// Shuffled batches of the training split, all of `batch_size`; mixed if the configuration says so. `target`: where
   /// they are used; CUDA devices normalise images themselves and get their pixels.
-  /// With `part` the pieces of one rank.
+  /// With `part` the pieces of one rank; from `first_batch` on, counted through all epochs.
   Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target = DeviceType::cpu,
-                      const LoaderPart& part = {}) const;
+                      const LoaderPart& part = {}, std::int64_t first_batch = 0) const;
   /// Batches of a split in order, the last one as small as it is. `of_rank` as for train_loader().
   Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target = DeviceType::cpu,
                      const LoaderPart& of_rank = {}) const;
@@ -105,8 +137,8 @@ struct OpenedData {
 enum class Opening : std::uint8_t { all, options_only };
 
 using Datasets = Registry<OpenedData(Opening)>;
-/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "records", "synthetic", "text",
-/// "labelled_text", "parallel_text", and what the program adds.
+/// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "records", "webdataset", "tfrecord",
+/// "synthetic", "csv", "arrays", "text", "labelled_text", "parallel_text", "mixture", and what the program adds.
 HEARTH_API Datasets& datasets();
 
 /// Adds a dataset.

@@ -65,6 +65,11 @@ Tensor stacked(const std::vector<TensorSample>& samples, std::size_t which) {
 
 }  // namespace
 
+TensorSample SampleDataset::example() const {
+  Random random(0, 0);
+  return size() > 0 ? read(0, random) : TensorSample();
+}
+
 Batch SampleDataset::collate(const std::vector<TensorSample>& samples) const {
   HEARTH_CHECK(UsageError, !samples.empty(), "dataset: a batch of no samples");
   for (std::size_t i = 0; i < samples.size(); ++i)

@@ -27,6 +27,8 @@ class HEARTH_API SampleDataset : public Dataset {
   /// The sample, whose random changes are drawn from `random`: a function of the loader's seed, the epoch and the
   /// index. Called by several threads at once.
   virtual TensorSample read(std::int64_t index, Random& random) const = 0;
+  /// A sample with the names, shapes and types that all have. Here: the first; empty where there is none.
+  virtual TensorSample example() const;
   /// The batch of samples. Here: each tensor stacked along a new first axis; of "labels" with more than one i64 a
   /// sample, as of pixels, those that are not ignored_label count. ShapeError, DTypeError and DataError, naming the
   /// sample, where it differs from the first in names, shapes or types.

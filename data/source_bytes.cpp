@@ -14,24 +14,30 @@
 namespace hearth::data {
 
 namespace {
-void read_bytes(const FileReader& file, std::vector<std::uint8_t>& bytes, ReadLimit limit) {
-  require_readable_size(file.path().string(), file.size(), limit);
-  bytes.resize(file.size());
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-}
-
 bool is_gzip(std::span<const std::uint8_t> bytes) { return bytes.size() > 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
 
 /// The first bytes of a file, at most `count`.
-std::vector<std::uint8_t> front_of(const FileReader& file, std::uint64_t count) {
+std::vector<std::uint8_t> front_of(const SourceFile& file, std::uint64_t count) {
   std::vector<std::uint8_t> bytes(std::min(file.size(), count));
   file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 }  // namespace
 
-void read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes, ReadLimit limit) {
-  read_bytes(FileReader(path), bytes, limit);
+void read_bytes(const SourceFile& file, std::vector<std::uint8_t>& bytes, ReadLimit limit) {
+  require_readable_size(file.name(), file.size(), limit);
+  bytes.resize(file.size());
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+}
+
+void read_bytes(const std::string& name, std::vector<std::uint8_t>& bytes, ReadLimit limit) {
+  read_bytes(*open_source(name), bytes, limit);
+}
+
+Json read_manifest_json(const std::string& name) {
+  std::vector<std::uint8_t> text;
+  read_bytes(name, text, {std::uint64_t{1} << 26, "manifests"});
+  return parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, name);
 }
 
 #if HEARTH_HAS_ZLIB
@@ -113,18 +119,18 @@ std::vector<std::uint8_t> inflate_gzip(std::span<const std::uint8_t>, const std:
 
 std::vector<std::uint8_t> read_front(const std::string& path, std::size_t count) {
   // Of a header with a long file name, too, enough to inflate something of what follows.
-  std::vector<std::uint8_t> bytes = front_of(FileReader(path), count + (std::size_t{1} << 16));
+  std::vector<std::uint8_t> bytes = front_of(*open_source(path), count + (std::size_t{1} << 16));
   if (is_gzip(bytes)) return inflate_front(bytes, path, count);
   bytes.resize(std::min(bytes.size(), count));
   return bytes;
 }
 
 std::vector<std::uint8_t> read_maybe_gzip(const std::string& path, ReadLimit limit) {
-  const FileReader file(path);
-  const bool packed = is_gzip(front_of(file, 3));
+  const SourceFilePointer file = open_source(path);
+  const bool packed = is_gzip(front_of(*file, 3));
   std::vector<std::uint8_t> bytes;
   // What does not shrink grows by a little, and by a header with a name.
-  read_bytes(file, bytes, packed ? ReadLimit{limit.bytes + limit.bytes / 1000 + (1 << 16), limit.what} : limit);
+  read_bytes(*file, bytes, packed ? ReadLimit{limit.bytes + limit.bytes / 1000 + (1 << 16), limit.what} : limit);
   return packed ? inflate_gzip(bytes, path, limit) : bytes;
 }
 

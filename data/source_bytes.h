@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole files as bytes, gzip-compressed or not: what the dataset formats are read from.
+// Whole files of a source as bytes, gzip-compressed or not: what the dataset formats are read from.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,16 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/source.h"
 
 namespace hearth::data {
 
-/// read_file() into memory that is used again.
-void read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes, ReadLimit limit);
+/// The bytes of a file, as of read_file(), into memory that is used again.
+void read_bytes(const SourceFile& file, std::vector<std::uint8_t>& bytes, ReadLimit limit);
+void read_bytes(const std::string& name, std::vector<std::uint8_t>& bytes, ReadLimit limit);
+/// A manifest beside data. Errors as of read_json().
+Json read_manifest_json(const std::string& name);
 /// The first `count` bytes of a file, or all where there are fewer, inflated if they are gzip. What is damaged behind
 /// them goes unnoticed.
 std::vector<std::uint8_t> read_front(const std::string& path, std::size_t count);

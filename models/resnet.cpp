@@ -37,23 +37,13 @@ struct BlockOptions {
   }
 };
 
-/// x, or where a block changes the shape what a strided 1x1 convolution with its norm makes of it.
-class Shortcut : public nn::Module {
- public:
-  Shortcut(const BlockOptions& options, std::int64_t out_channels) {
-    if (options.stride == 1 && options.in_channels == out_channels) return;
-    projection_ = std::make_unique<nn::ConvNorm>(options.in_channels, out_channels, convolution(1, options.stride),
-                                                 options.norm(Activation::none),
-                                                 nn::ConvNormNames{.convolution = "0", .norm = "1"});
-    register_module("downsample", *projection_);
-  }
-  Tensor forward(const Tensor& x) override { return projection_ ? (*projection_)(x) : x; }
-  /// This, or null where it is x.
-  Module* module() { return projection_ ? this : nullptr; }
-
- private:
-  std::unique_ptr<nn::ConvNorm> projection_;
-};
+/// The strided 1x1 convolution with its norm that the shortcut is where a block changes the shape, else null.
+std::unique_ptr<nn::ConvNorm> make_projection(const BlockOptions& options, std::int64_t out_channels) {
+  if (options.stride == 1 && options.in_channels == out_channels) return nullptr;
+  return std::make_unique<nn::ConvNorm>(options.in_channels, out_channels, convolution(1, options.stride),
+                                        options.norm(Activation::none),
+                                        nn::ConvNormNames{.convolution = "0", .norm = "1"});
+}
 
 class BasicBlock : public nn::Module {
  public:
@@ -63,19 +53,19 @@ class BasicBlock : public nn::Module {
       : conv1_(options.in_channels, options.width, convolution(3, options.stride), options.norm(Activation::relu),
                {"conv1", "bn1"}),
         conv2_(options.width, options.width, convolution(3, 1), options.last_norm(), {"conv2", "bn2"}),
-        shortcut_(options, options.width) {
+        projection_(make_projection(options, options.width)) {
     register_module(conv1_);
     register_module(conv2_);
-    register_module(shortcut_);
+    if (projection_) register_module("downsample", *projection_);
   }
 
   Tensor forward(const Tensor& x) override {
-    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_}, shortcut_.module(), x);
+    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_}, projection_.get(), x);
   }
 
  private:
   nn::ConvNorm conv1_, conv2_;
-  Shortcut shortcut_;
+  std::unique_ptr<nn::ConvNorm> projection_;
 };
 
 class Bottleneck : public nn::Module {
@@ -87,20 +77,20 @@ class Bottleneck : public nn::Module {
         conv2_(options.width, options.width, convolution(3, options.stride), options.norm(Activation::relu),
                {"conv2", "bn2"}),
         conv3_(options.width, options.width * expansion, convolution(1, 1), options.last_norm(), {"conv3", "bn3"}),
-        shortcut_(options, options.width * expansion) {
+        projection_(make_projection(options, options.width * expansion)) {
     register_module(conv1_);
     register_module(conv2_);
     register_module(conv3_);
-    register_module(shortcut_);
+    if (projection_) register_module("downsample", *projection_);
   }
 
   Tensor forward(const Tensor& x) override {
-    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_, &conv3_}, shortcut_.module(), x);
+    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_, &conv3_}, projection_.get(), x);
   }
 
  private:
   nn::ConvNorm conv1_, conv2_, conv3_;
-  Shortcut shortcut_;
+  std::unique_ptr<nn::ConvNorm> projection_;
 };
 
 struct Plan {
@@ -179,8 +169,7 @@ ResNet::ResNet(const ResNetOptions& options)
 Tensor ResNet::forward(const Tensor& x) { return outputs_of(embedding(x)); }
 
 Tensor ResNet::embedding(const Tensor& x) {
-  Tensor y = conv1_(x);
-  if (stem_ == ResNetStem::imagenet) y = max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
+  Tensor y = stem_ == ResNetStem::imagenet ? conv1_.pooled(x, {.kernel = 3, .stride = 2, .padding = 1}) : conv1_(x);
   for (const auto& stage : stages_) y = (*stage)(y);
   return global_avg_pool(y);
 }

@@ -63,10 +63,10 @@ std::int64_t kind_of(const data::Batch& batch) {
 /// What a rank tells the others before a step.
 struct Told {
   std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
-  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0;
+  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0;
   std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
   double lr = 0;
-  static constexpr std::int64_t numbers = 13;
+  static constexpr std::int64_t numbers = 14;
 };
 static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
 
@@ -117,6 +117,7 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
   Told mine{.stop_signal = wishes.stop_signal,
             .checkpoint = wishes.checkpoint,
             .shows_progress = wishes.shows_progress && writes(),
+            .bad_samples = wishes.bad_samples,
             .whole_ns = static_cast<std::int64_t>(1e9 * last.whole),
             .busy_ns = static_cast<std::int64_t>(1e9 * last.busy),
             .lr = wishes.lr};
@@ -168,6 +169,7 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
     wishes_.stop_signal = std::max(wishes_.stop_signal, static_cast<int>(one.stop_signal));
     wishes_.checkpoint = wishes_.checkpoint || one.checkpoint != 0;
     wishes_.shows_progress = wishes_.shows_progress || one.shows_progress != 0;
+    wishes_.bad_samples = wishes_.bad_samples || one.bad_samples != 0;
   }
   const auto part_of = [](double part, std::int64_t whole) {
     return whole > 0 ? part / static_cast<double>(whole) : 0;

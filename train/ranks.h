@@ -49,6 +49,7 @@ struct StepWishes {
   int stop_signal = 0;          ///< the run ends after this step
   bool checkpoint = false;      ///< a checkpoint after this step
   bool shows_progress = false;  ///< the losses are wanted after this step
+  bool bad_samples = false;     ///< samples were found bad since the step before
   // Of the step that is begun, the same on all ranks.
   std::int64_t step = 0;  ///< from 1; 0 where it has no number
   double lr = 0;

@@ -14,6 +14,7 @@
 #include "ops/repeatable.h"
 #include "train/agreement.h"
 #include "train/evaluation_hooks.h"
+#include "train/run/bad_samples.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
 
@@ -114,6 +115,7 @@ void Session::restart() {
   model.reset();
   model_state = {};
   training_state = {};
+  clear_bad_samples(data);
   position = {};
   loss_scale_now = {};
   grad_norm = -1;
@@ -245,6 +247,7 @@ void Session::register_state() {
   training_state.add("position.last_loss", &position.last_loss);
   training_state.add("position.test_accuracy", &position.test_accuracy);
   training_state.add("position.test_loss", &position.test_loss);
+  register_quarantines(data, training_state);
   for (const NamedHook& one : hooks_) one.hook->register_state(training_state, "hooks." + one.name + ".");
 }
 
@@ -317,9 +320,9 @@ void Session::set_switches() const {
   set_allows_tf32(config().precision.dtype == ComputeType::tf32);
 }
 
-data::Loader Session::make_train_loader() const {
+data::Loader Session::make_train_loader(std::int64_t first_batch) const {
   return data.train_loader(config().train.batch_size, config().seed, device_.type,
-                           ranks ? ranks->part() : data::LoaderPart{});
+                           ranks ? ranks->part() : data::LoaderPart{}, first_batch);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

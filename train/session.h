@@ -137,8 +137,8 @@ class HEARTH_API Session {
   void request_stop(const std::string& reason);
   /// Whether there is no step left: the plan is done, or a hook ended the run.
   bool at_end() const { return position.step >= plan.total_steps || !position.stop_reason.empty(); }
-  /// Shuffled training batches, from the first one on.
-  data::Loader make_train_loader() const;
+  /// Shuffled training batches, from this one on, counted through all epochs.
+  data::Loader make_train_loader(std::int64_t first_batch = 0) const;
   /// The named part of the data; for "" the test split, or the valid split if there is none. Null if there is no such
   /// part. UsageError for a name other than train, valid and test.
   std::pair<std::string, data::DatasetPointer> evaluation_part(const std::string& name = "") const;

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <iomanip>
-#include <optional>
 
 #include "core/build.h"
 #include "core/cpu/parallel.h"
@@ -15,41 +13,23 @@
 #include "train/agreement.h"
 #include "train/captured_step.h"
 #include "train/report/report.h"
+#include "train/run/bad_samples.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_set.h"
 #include "train/run/run_info.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/step.h"
-#include "train/task/report_sections.h"
-#include "train/visit_batches.h"
+#include "train/traced_steps.h"
 
 namespace hearth::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// Bad samples that run.json and the report list.
+constexpr std::int64_t most_bad_samples = 100;
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// "epoch 3" after the step that ends it, "epoch 2.41" within the third.
-std::string epoch_text(std::int64_t step, double steps_per_epoch) {
-  const std::int64_t over = optim::epochs_over(step, steps_per_epoch);
-  TextStream text;
-  text << "epoch ";
-  if (optim::steps_of_epochs(static_cast<double>(over), steps_per_epoch) == step)
-    text << over;
-  else
-    text << std::fixed << std::setprecision(2) << static_cast<double>(step) / steps_per_epoch;
-  return text.str();
-}
-
-/// Uses the averages where each rank has a part of them, which all ranks have to do together, around what one does
-/// alone.
-struct ShardedAverageScope {
-  explicit ShardedAverageScope(Session& session) {
-    if (session.ema && session.parameters->shards() != nullptr) averaged.emplace(*session.ema);
-  }
-  std::optional<optim::EmaScope> averaged{};
-};
 
 }  // namespace
 
@@ -80,6 +60,7 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
+  bad_samples_told_ = std::max<std::int64_t>(0, count_of_bad_samples(session_.data));
   if (own) {
     if (folder_.writes()) mend_links(session_, folder_.checkpoints());
     return true;
@@ -128,7 +109,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
 
   const RunInfo info(info_path, {config.name, config.seed, name_of(session_.device()), command_line});
   const auto write_info = [&](const std::string& status, const Json& metrics, const Json& profile = {}) {
-    if (folder_.writes()) info.write(status, metrics, profile);
+    if (folder_.writes()) info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples));
   };
   write_info("running", Json::object());
   if (session_.ranks) require_same_start(session_);
@@ -166,17 +147,6 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   return result;
 }
 
-void Trainer::report_model() {
-  const ShardedAverageScope for_one_rank(session_);
-  if (!folder_.writes()) return;
-  try {
-    write_report(folder_.path(), folder_.file("report.html"), model_sections(session_));
-  } catch (const Error& error) {
-    // The training is done; `hearth report` can try again.
-    progress_.line(join_text("warning: the report does not show the model: ", error.what()));
-  }
-}
-
 void Trainer::open_folder() {
   const std::int64_t step = session_.position.step, bytes = session_.position.metrics_bytes;
   const std::string lost = folder_.open(session_.resolved(), bytes, session_.config().log.tensorboard, step + 1);
@@ -193,9 +163,11 @@ void Trainer::take_steps() {
   // Of a run that was at its end before it was made longer.
   if (!session_.at_end()) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
+  traced_ = std::make_unique<TracedSteps>(session_, folder_, progress_, peak_);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
-  data::Loader loader = session_.make_train_loader();
-  loader.seek(first_batch / plan.batches_per_epoch, first_batch % plan.batches_per_epoch);
+  // What lies before is not read.
+  data::Loader loader = session_.make_train_loader(first_batch);
+  loader.on_stuck([this](const std::string& text) { progress_.line("warning: " + text); });
   while (!session_.at_end() && stop_signal() == 0) {
     advance(loader);
     if (session_.ranks ? !session_.ranks->wishes().checkpoint : !SignalScope::checkpoint_requested()) continue;
@@ -210,6 +182,12 @@ int Trainer::stop_signal() const {
 }
 
 StepResult Trainer::run_step(std::span<const data::Batch> batches) {
+  StepResult step;
+  traced_->run([&] { step = run_or_replay(batches); });
+  return step;
+}
+
+StepResult Trainer::run_or_replay(std::span<const data::Batch> batches) {
   if (captured_ == nullptr) {
     const RunProfile::StepScope scope(profile_, session_);
     return training_step(session_, batches);
@@ -232,15 +210,19 @@ StepResult Trainer::take_step(data::Loader& loader) {
   const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
   for (std::int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
   profile_.add(RunProfile::Phase::data, started);
+  const std::int64_t bad = count_of_bad_samples(session_.data);
+  const bool found_bad = bad > bad_samples_told_;
   if (ranks)
     ranks->begin_step(batches, session_.loss,
                       {.stop_signal = SignalScope::requested(),
                        .checkpoint = SignalScope::checkpoint_requested(),
                        .shows_progress = progress_.wants_step(),
+                       .bad_samples = found_bad,
                        .step = position.step + 1,
                        .lr = session_.lr(position.step)},
                       communication_.last());
   if (ranks) watch_ranks();
+  if (ranks ? ranks->wishes().bad_samples : found_bad) tell_bad_samples();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   work_.begin_step();
@@ -264,6 +246,15 @@ StepResult Trainer::take_step(data::Loader& loader) {
     position.interval_positions += batch.positions;
   }
   return step;
+}
+
+void Trainer::tell_bad_samples() {
+  const std::vector<std::string> lines =
+      take_new_bad_samples(session_.data, session_.ranks ? &session_.ranks->group() : nullptr);
+  bad_samples_told_ = count_of_bad_samples(session_.data);
+  constexpr std::size_t most = 5;
+  for (std::size_t i = 0; i < std::min(most, lines.size()); ++i) progress_.line("warning: " + lines[i]);
+  if (lines.size() > most) progress_.line(join_text("warning: and ", lines.size() - most, " more samples are bad"));
 }
 
 void Trainer::watch_ranks() {
@@ -374,6 +365,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit);
   write_input(record, input_.use());
+  if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (session_.ranks) record.set("ranks", session_.ranks->size());
   communication_.write(record);
   write_use(record, work_.sum(), interval_seconds_, peak_);
@@ -388,94 +380,6 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   interval_samples_ = 0;
 }
 
-Json Trainer::samples(const data::DatasetPointer& part) {
-  Json list = Json::array();
-  const EvaluationScope as_in_evaluations(session_);
-  try {
-    for (const Figure& figure : session_.task->samples(session_, part)) list.push_back(to_json(figure));
-  } catch (const Error& error) {
-    // What is shown of a model is no reason to stop its training.
-    progress_.line(join_text("warning: no samples for the report: ", error.what()));
-  }
-  return list.size() > 0 ? list : Json();
-}
-
-Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part,
-                                           bool with_samples) {
-  const Position& position = session_.position;
-  const auto started = Clock::now();
-  const ShardedAverageScope with_samples_of_one_rank(session_);
-  const Meter meter = evaluate(session_, part);
-  const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds_since(started));
-  Json record = Json::object();
-  record.set("step", position.step)
-      .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
-      .set("split", split)
-      .set("loss", meter.loss());
-  if (session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
-  record.set("throughput", rate).set("unit", session_.throughput_unit());
-  session_.task->add_metrics(record, session_.loss, meter, part.get());
-  if (meter.metrics) meter.metrics->report(record);
-  if (Json figures = with_samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
-    record.set("figures", std::move(figures));
-  profile_.add(RunProfile::Phase::evaluations, started);
-  folder_.add(record);
-  TextStream text;
-  text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << std::fixed;
-  if (session_.task->has_accuracy()) text << "  accuracy " << std::setprecision(2) << 100 * meter.accuracy() << " %";
-  for (const auto& [key, value] : headline_metrics(record)) text << "  " << key << ' ' << std::setprecision(4) << value;
-  if (const Json* bits = record.find("bits_per_character"))
-    text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
-  return {meter, text.str()};
-}
-
-bool Trainer::keep_best(const Meter& meter) {
-  Position& position = session_.position;
-  const bool by_loss = session_.task->best_by_loss();
-  const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
-  const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
-  const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
-  if (!better || !std::isfinite(meter.loss())) return false;
-  position.best_step = position.step;
-  position.best_accuracy = meter.accuracy();
-  position.best_loss = meter.loss();
-  return true;
-}
-
-bool Trainer::evaluate_and_log() {
-  Position& position = session_.position;
-  const auto [split, part] = session_.validation_part();
-  if (!part) return false;
-  if (session_.ranks) dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
-  const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
-  const bool best = session_.data.valid && keep_best(meter);
-  position.last_accuracy = meter.accuracy();
-  position.last_loss = meter.loss();
-  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, split, meter);
-  const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);
-  progress_.line(epoch + text + (best ? "  (best)" : ""));
-  // What no choice was made by tells how good the run is.
-  if (session_.at_end() && session_.data.test && session_.data.test != part) {
-    const Evaluation last = evaluate_part("test", session_.data.test);
-    position.test_accuracy = last.meter.accuracy();
-    position.test_loss = last.meter.loss();
-    for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
-    progress_.line(std::string(epoch.size(), ' ') + last.text);
-  }
-  return best;
-}
-
-void Trainer::require_finite_end() const {
-  const Position& position = session_.position;
-  if (!session_.at_end()) return;
-  for (const double loss : {position.last_loss, position.test_loss})
-    HEARTH_CHECK(DivergedError, std::isfinite(loss), "the loss of the last evaluation is ", loss, " at step ",
-                 position.step, "; lower the learning rate, warm up longer, or clip the gradients",
-                 !session_.data.valid      ? ""
-                 : position.best_step >= 0 ? join_text("; the best evaluation was that of step ", position.best_step)
-                                           : "; no evaluation was finite");
-}
-
 void Trainer::save_checkpoint() {
   Position& position = session_.position;
   if (position.step == saved_step_) return;
@@ -484,6 +388,8 @@ void Trainer::save_checkpoint() {
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
   if (!session_.data.valid) position.best_step = position.step;
+  // Of evaluations too, whose samples no step has told.
+  if (count_of_bad_samples(session_.data) >= 0) tell_bad_samples();
   if (session_.ranks) {
     const std::string now = join_text("the checkpoint of step ", position.step);
     dist::set_status(session_.ranks->group(), now);

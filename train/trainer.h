@@ -17,6 +17,7 @@
 namespace hearth::train {
 
 class CapturedStep;
+class TracedSteps;
 
 struct TrainResult {
   int stop_signal = 0;        ///< the signal that ended it early, or 0
@@ -52,6 +53,8 @@ class HEARTH_API Trainer {
   void advance(data::Loader& loader);
   /// Its first part: the batches, the step, and what is counted of it.
   StepResult take_step(data::Loader& loader);
+  /// Says which samples were found bad, and takes in what the other ranks have found.
+  void tell_bad_samples();
   /// Takes in how long the ranks took for the step before, and names those that keep the others waiting.
   void watch_ranks();
   /// The last step of all ranks, for the report.
@@ -71,7 +74,6 @@ class HEARTH_API Trainer {
   /// What the model generates, for the report; null where that is nothing.
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
-  /// PeerError unless all ranks begin with the same data, weights and state.
   void report_model();
   /// Whether it was the best so far.
   bool evaluate_and_log();
@@ -86,6 +88,7 @@ class HEARTH_API Trainer {
   Json final_metrics() const;
 
   StepResult run_step(std::span<const data::Batch> batches);
+  StepResult run_or_replay(std::span<const data::Batch> batches);
 
   Session& session_;
   std::unique_ptr<CapturedStep> captured_;  ///< null where steps run one by one
@@ -93,6 +96,7 @@ class HEARTH_API Trainer {
   Progress& progress_;
   std::int64_t saved_step_ = -1;
   bool moved_ = false;  ///< the run goes on from another folder
+  std::int64_t bad_samples_told_ = 0;
   // Timing since the last line of training metrics; not part of the state.
   double interval_seconds_ = 0;
   std::int64_t interval_samples_ = 0;
@@ -103,6 +107,7 @@ class HEARTH_API Trainer {
   DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are
   StragglerWatch stragglers_;
   RunProfile profile_;
+  std::unique_ptr<TracedSteps> traced_;  ///< from the first step on
 };
 
 }  // namespace hearth::train

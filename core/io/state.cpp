@@ -144,6 +144,9 @@ void State::load_from(const std::string& path, const std::vector<std::string>& o
     return std::any_of(optional.begin(), optional.end(),
                        [&](const std::string& beginning) { return name.starts_with(beginning); });
   };
+  const auto fits = [](const Entry& entry, const TensorRecord& record) {
+    return record.dtype == entry.dtype && record.shape == entry.shape;
+  };
   const SafetensorsFile file(path);
   file.verify();
   std::string faults;
@@ -151,7 +154,7 @@ void State::load_from(const std::string& path, const std::vector<std::string>& o
     const TensorRecord* record = file.find(entry.name);
     if (record == nullptr) {
       if (!may_lack(entry.name)) faults += "; missing " + entry.name;
-    } else if (record->dtype != entry.dtype || record->shape != entry.shape) {
+    } else if (!fits(entry, *record) && !may_lack(entry.name)) {
       faults += join_text("; ", entry.name, " is ", record->dtype, " ", record->shape, ", expected ", entry.dtype, " ",
                           entry.shape);
     }
@@ -164,7 +167,8 @@ void State::load_from(const std::string& path, const std::vector<std::string>& o
                "; load it into the configuration it was saved with");
   for (const Entry& entry : entries_) (void)entry.bytes();  // throws before anything is written
   for (const Entry& entry : entries_)
-    if (const TensorRecord* record = file.find(entry.name)) entry.write(file.read(*record));
+    if (const TensorRecord* record = file.find(entry.name); record != nullptr && fits(entry, *record))
+      entry.write(file.read(*record));
 }
 
 }  // namespace hearth

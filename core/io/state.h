@@ -72,7 +72,7 @@ class HEARTH_API State {
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
   /// Copies the bytes of a file into what is registered; storages stay where they are. FileError if the file is
   /// damaged, or with every missing, unexpected and mis-shaped name; nothing is changed then. Names that begin with one
-  /// of `optional` may be missing on either side: what the file lacks keeps its value.
+  /// of `optional` may be missing on either side, or of another shape: what the file lacks so keeps its value.
   void load(const std::string& path, const std::vector<std::string>& optional = {});
   /// The same from a file that may hold more than is registered.
   void load_part(const std::string& path, const std::vector<std::string>& optional = {});

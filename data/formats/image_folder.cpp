@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "core/error.h"
@@ -40,6 +41,7 @@ class WarningList {
 
 struct File {
   std::string path;
+  std::uint64_t bytes = 0;
   std::int32_t label = 0;
 };
 
@@ -68,12 +70,9 @@ std::string left_out_as_foreign(const fs::path& path) {
 
 /// Warns of each image beside the class folders.
 void warn_of_loose_images(const std::string& root, WarningList& warnings) {
-  for (const std::string& name : list_directory(root)) {
-    const fs::path path = fs::path(root) / name;
-    std::error_code error;
-    if ((is_image_name(path) || is_foreign_image_name(path)) && !fs::is_directory(path, error))
-      warnings.add(path.string() + ": lies outside of the class folders, and is left out");
-  }
+  for (const SourceEntry& entry : list_source(root))
+    if ((is_image_name(entry.name) || is_foreign_image_name(entry.name)) && entry.kind != SourceEntry::Kind::folder)
+      warnings.add(name_in(root, entry.name) + ": lies outside of the class folders, and is left out");
 }
 
 /// Walks one class folder.
@@ -82,29 +81,33 @@ class Walk {
   Walk(bool fails, WarningList& unreadable, WarningList& left_out)
       : fails_(fails), unreadable_(unreadable), left_out_(left_out) {}
 
-  std::vector<std::string> files_below(const fs::path& folder) {
+  struct Found {
+    std::string path;
+    std::uint64_t bytes;
+  };
+  std::vector<Found> files_below(const std::string& folder) {
     enter(folder);
     // A loop of links stops at a folder already seen; the recursion is as deep as the tree.
-    std::sort(found_.begin(), found_.end());
+    std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.path < b.path; });
     return std::move(found_);
   }
 
  private:
-  void enter(const fs::path& folder) {
+  void enter(const std::string& folder) {
     struct stat status {};
-    HEARTH_CHECK(FileError, ::stat(folder.c_str(), &status) == 0, folder.string(), ": cannot be read");
-    if (!visited_.insert({status.st_dev, status.st_ino}).second) return;
-    for (const std::string& name : list_directory(folder)) {
-      const fs::path path = folder / name;
-      std::error_code error;
-      const fs::file_status target = fs::status(path, error);
-      if (fs::is_directory(target)) {
+    if (is_path(folder)) {
+      HEARTH_CHECK(FileError, ::stat(folder.c_str(), &status) == 0, folder, ": cannot be read");
+      if (!visited_.insert({status.st_dev, status.st_ino}).second) return;
+    }
+    for (const SourceEntry& entry : list_source(folder)) {
+      const std::string path = name_in(folder, entry.name);
+      if (entry.kind == SourceEntry::Kind::folder) {
         enter(path);
       } else if (is_image_name(path)) {
-        if (fs::is_regular_file(target))
-          found_.push_back(path.string());
+        if (entry.kind == SourceEntry::Kind::file)
+          found_.push_back({path, entry.bytes});
         else
-          complain(path.string() + ": a link to nothing, or not a file");
+          complain(path + ": a link to nothing, or not a file");
       } else if (is_foreign_image_name(path)) {
         left_out_.add(left_out_as_foreign(path));
       }
@@ -119,14 +122,18 @@ class Walk {
   WarningList& unreadable_;
   WarningList& left_out_;
   std::set<std::pair<dev_t, ino_t>> visited_;
-  std::vector<std::string> found_;
+  std::vector<Found> found_;
 };
+
+bool is_folder(const std::string& name) {
+  const std::optional<SourceEntry> found = find_source(name);
+  return found && found->kind == SourceEntry::Kind::folder;
+}
 
 std::vector<std::string> class_folders(const std::string& root) {
   std::vector<std::string> names;
-  for (const std::string& name : list_directory(root))
-    if (std::error_code error; !name.starts_with('.') && fs::is_directory(fs::path(root) / name, error))
-      names.push_back(name);
+  for (const SourceEntry& entry : list_source(root))
+    if (!entry.name.starts_with('.') && entry.kind == SourceEntry::Kind::folder) names.push_back(entry.name);
   HEARTH_CHECK(DataError, !names.empty(), root, ": has no class folders; wanted is ", root, "/CLASS/IMAGE.jpg or .png");
   return names;
 }
@@ -136,7 +143,7 @@ class ImageFolder : public ImageDataset {
   ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes,
               const std::string& beside)
       : root_(root),
-        prefix_((fs::path(root) / "").string().size()),
+        prefix_(name_in(root, "").size()),
         fails_(options.on_error == OnFault::fail),
         names_(classes),
         shrink_to_(options.shrink_to),
@@ -148,14 +155,14 @@ class ImageFolder : public ImageDataset {
       const auto place = std::find(names_.begin(), names_.end(), folder);
       HEARTH_CHECK(DataError, place != names_.end(), root, "/", folder, ": not a class of the training images");
       const auto label = static_cast<std::int32_t>(place - names_.begin());
-      const auto files = Walk(fails_, unreadable_, warnings_).files_below(fs::path(root) / folder);
+      const auto files = Walk(fails_, unreadable_, warnings_).files_below(name_in(root, folder));
       if (files.empty()) {
         const std::string text = root + "/" + folder + ": has no JPEG, PNG, WebP or BMP file";
         HEARTH_CHECK(DataError, options.empty_classes == OnFault::skip, text,
                      "; remove the folder, or set empty_classes to \"skip\"");
         warnings_.add(text);
       }
-      for (const std::string& file : files) files_.push_back({file, label});
+      for (const auto& [path, bytes] : files) files_.push_back({path, bytes, label});
     }
     HEARTH_CHECK(DataError, !files_.empty(), root, ": has no JPEG, PNG, WebP or BMP file");
     warn_of_loose_images(root, warnings_);
@@ -175,12 +182,26 @@ class ImageFolder : public ImageDataset {
   std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override {
     check_index(index);
     const auto at = static_cast<std::size_t>(index);
-    return load(at, image) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
+    return load(at, image, nullptr, nullptr) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
+  }
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override {
+    // What is shrunk or kept is decoded whole, so that each reading gives the same pixels.
+    if (shrink_to_ > 0 || !cache_.empty()) return ImageDataset::try_read_region(index, choose, image, region);
+    check_index(index);
+    const auto at = static_cast<std::size_t>(index);
+    return load(at, image, &choose, &region) ? std::optional<std::int64_t>(files_[at].label) : std::nullopt;
+  }
+  std::string fault_of(std::int64_t index) const override {
+    check_index(index);
+    const std::lock_guard lock(mutex_);
+    const auto found = broken_.find(static_cast<std::size_t>(index));
+    return found != broken_.end() ? found->second : std::string();
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
     check_index(index);
     if (shrink_to_ > 0) return false;
-    read_bytes(files_[static_cast<std::size_t>(index)].path, bytes, image_limit);
+    read_bytes(*opener_.open(files_[static_cast<std::size_t>(index)].path), bytes, image_limit);
     return true;
   }
   std::string sample_name(std::int64_t index) const override {
@@ -189,9 +210,7 @@ class ImageFolder : public ImageDataset {
   }
   void identify(std::int64_t index, Sha256& digest) const override {
     check_index(index);
-    std::error_code gone;
-    const std::uintmax_t bytes = fs::file_size(files_[static_cast<std::size_t>(index)].path, gone);
-    digest.update(join_text(sample_name(index), '\n', gone ? 0 : bytes, '\n'));
+    digest.update(join_text(sample_name(index), '\n', files_[static_cast<std::size_t>(index)].bytes, '\n'));
   }
   Warnings warnings() const override {
     Warnings all = warnings_.get();
@@ -209,26 +228,28 @@ class ImageFolder : public ImageDataset {
   int shrinks_to() const override { return shrink_to_; }
 
  private:
-  /// False if the file is broken and that is to be passed over.
-  bool load(std::size_t at, Image& image) const {
+  /// All of the image, or the region that `choose` wants. False if the file is broken and that is to be passed over.
+  bool load(std::size_t at, Image& image, const ChooseSizing* choose, Region* region) const {
     if (take_cached(at, image)) return true;
     const std::string& path = files_[at].path;
     // Each thread keeps the memory of the compressed bytes.
     thread_local std::vector<std::uint8_t> bytes;
     try {
-      read_bytes(path, bytes, image_limit);
-      if (decode_image(bytes, path, image, decode_bytes_) != 1) {
+      read_bytes(*opener_.open(path), bytes, image_limit);
+      if (choose != nullptr) *region = decode_region(bytes, path, *choose, image, decode_bytes_);
+      const int orientation = choose != nullptr ? region->orientation : decode_image(bytes, path, image, decode_bytes_);
+      if (orientation != 1) {
         const std::lock_guard lock(mutex_);
         turned_[at] = true;
       }
-      shrink(image);
+      if (choose == nullptr) shrink(image);
     } catch (const OutOfMemory&) {
       throw;
     } catch (const Error& error) {
       if (fails_) throw;
       const std::lock_guard lock(mutex_);
       // A file is counted once, however often it is met.
-      if (broken_.insert(at).second) unreadable_.add(error.what());
+      if (broken_.emplace(at, error.what()).second) unreadable_.add(error.what());
       return false;
     }
     keep(at, image);
@@ -260,6 +281,7 @@ class ImageFolder : public ImageDataset {
       cache_[at] = std::move(copy);
   }
 
+  FileOpener opener_;
   std::string root_;
   std::size_t prefix_;  // of a file's path, up to the class
   bool fails_;
@@ -269,9 +291,9 @@ class ImageFolder : public ImageDataset {
   std::vector<File> files_;
   WarningList warnings_;
   mutable WarningList unreadable_;
-  mutable std::mutex mutex_;  // of what follows
-  mutable std::set<std::size_t> broken_;
-  mutable std::vector<bool> turned_;  // by EXIF orientation
+  mutable std::mutex mutex_;                           // of what follows
+  mutable std::map<std::size_t, std::string> broken_;  // and why
+  mutable std::vector<bool> turned_;                   // by EXIF orientation
   mutable std::vector<std::shared_ptr<const Image>> cache_;
   mutable std::int64_t room_;
 };
@@ -295,17 +317,16 @@ ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptio
 
 std::vector<std::string> image_files(const std::string& folder) {
   WarningList none;
-  return Walk(true, none, none).files_below(folder);
+  std::vector<std::string> paths;
+  for (auto& found : Walk(true, none, none).files_below(folder)) paths.push_back(std::move(found.path));
+  return paths;
 }
 
 ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
   const auto folder = [&](const char* name) -> std::string {
-    std::error_code ignored;
-    const fs::path path = fs::path(root) / name;
-    return fs::is_directory(path, ignored) ? path.string() : std::string();
+    return is_folder(name_in(root, name)) ? name_in(root, name) : std::string();
   };
-  std::error_code ignored;
-  HEARTH_CHECK(DataError, fs::is_directory(root, ignored), root, ": no such folder");
+  HEARTH_CHECK(DataError, is_folder(root), root, ": no such folder");
   const std::string train = folder("train");
   ImageSplits splits;
   splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/file.h"
 
 namespace hearth::data {
 namespace {
@@ -88,25 +89,25 @@ void RecordWriter::finish() {
   sync_directory(path_.has_parent_path() ? path_.parent_path() : ".");
 }
 
-RecordFile::RecordFile(std::filesystem::path path) : file_(std::move(path)) {
-  const std::string name = file_.path().string();
-  HEARTH_CHECK(DataError, file_.size() >= fixed_bytes, name, ": ", file_.size(),
+RecordFile::RecordFile(const std::string& name) : file_(open_source(name)) {
+  HEARTH_CHECK(DataError, file_->size() >= fixed_bytes, name, ": ", file_->size(),
                " bytes at offset 0; a record file has ", fixed_bytes, " at least");
   std::vector<std::byte> front(fixed_bytes);
-  file_.read(0, front);
+  file_->read(0, front);
   const auto records = from_little_endian<std::uint64_t>(front, 4);
-  HEARTH_CHECK(DataError, records <= (file_.size() - fixed_bytes) / bytes_per_record, name, ": the header at offset 4 ",
-               "promises ", records, " records, more than ", file_.size(), " bytes can hold");
+  HEARTH_CHECK(DataError, records <= (file_->size() - fixed_bytes) / bytes_per_record, name,
+               ": the header at offset 4 ", "promises ", records, " records, more than ", file_->size(),
+               " bytes can hold");
   require_readable_size(name, header_bytes(records), header_limit);
   std::vector<std::byte> header(header_bytes(records));
-  file_.read(0, header);
+  file_->read(0, header);
   HEARTH_CHECK(DataError, crc32(std::span(header).subspan(4)) == from_little_endian<std::uint32_t>(header, 0), name,
                ": the header at offset 0 does not fit its checksum: the file is damaged, or no record file");
   for (std::size_t i = 0; i < records; ++i) {
     checksums_.push_back(from_little_endian<std::uint32_t>(header, fixed_bytes + 4 * i));
     offsets_.push_back(from_little_endian<std::uint64_t>(header, fixed_bytes + 4 * records + 8 * i));
   }
-  offsets_.push_back(file_.size());
+  offsets_.push_back(file_->size());
   HEARTH_CHECK(DataError, offsets_[0] == header.size(), name, ": ", records == 0 ? "the end" : "record 0",
                " is at offset ", offsets_[0], ", and the header ends at ", header.size());
   for (std::size_t i = 0; i < records; ++i)
@@ -115,18 +116,18 @@ RecordFile::RecordFile(std::filesystem::path path) : file_(std::move(path)) {
 }
 
 std::string RecordFile::place(std::int64_t record) const {
-  return join_text(file_.path().string(), ": record ", record, " at offset ", offset(record));
+  return join_text(file_->name(), ": record ", record, " at offset ", offset(record));
 }
 
 void RecordFile::read(std::int64_t record, std::vector<std::uint8_t>& content) const {
-  HEARTH_CHECK(IndexError, record >= 0 && record < size(), file_.path().string(), ": record ", record, " of ", size());
+  HEARTH_CHECK(IndexError, record >= 0 && record < size(), file_->name(), ": record ", record, " of ", size());
   HEARTH_CHECK(DataError, bytes(record) <= record_limit.bytes, place(record), ": ", bytes(record), " bytes; at most ",
                record_limit.bytes, " are read");
-  require_readable_size(file_.path().string(), bytes(record), record_limit);
+  require_readable_size(file_->name(), bytes(record), record_limit);
   content.resize(bytes(record));
   const std::span<std::byte> target = std::as_writable_bytes(std::span(content));
   try {
-    file_.read(offset(record), target);
+    file_->read(offset(record), target);
   } catch (const FileError& error) {
     throw DataError(join_text(place(record), ": ", error.what()));
   }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/file.h"
+#include "data/source.h"
 
 namespace hearth {
 class Sha256;
@@ -53,10 +53,10 @@ class HEARTH_API RecordFile {
   /// FileError if the file cannot be opened; DataError, naming file, record and offset, for a header that is cut off,
   /// does not fit its checksum, or has records outside of the file. Memory is taken for as many records as the file
   /// can hold.
-  explicit RecordFile(std::filesystem::path path);
+  explicit RecordFile(const std::string& name);
 
   std::int64_t size() const { return static_cast<std::int64_t>(checksums_.size()); }
-  std::uint64_t file_bytes() const { return file_.size(); }
+  std::uint64_t file_bytes() const { return file_->size(); }
   std::uint64_t offset(std::int64_t record) const { return offsets_[static_cast<std::size_t>(record)]; }
   std::uint64_t bytes(std::int64_t record) const { return offset(record + 1) - offset(record); }
   std::uint32_t checksum(std::int64_t record) const { return checksums_[static_cast<std::size_t>(record)]; }
@@ -70,7 +70,7 @@ class HEARTH_API RecordFile {
   void identify(Sha256& digest) const;
 
  private:
-  FileReader file_;
+  SourceFilePointer file_;
   std::vector<std::uint32_t> checksums_;
   std::vector<std::uint64_t> offsets_;  // one more than records: the end
 };

@@ -3,22 +3,22 @@
 #include "data/formats/records.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <functional>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/formats/read_ahead.h"
 #include "data/formats/record_file.h"
+#include "data/source_bytes.h"
 
 namespace hearth::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// A file that a manifest names, which lies beside it.
-fs::path file_beside(const std::string& folder, const std::string& name) {
+std::string file_beside(const std::string& folder, const std::string& name) {
   HEARTH_CHECK(DataError, !name.empty() && name.find('/') == name.npos && name != "." && name != "..", folder, "/",
                records_manifest, ": \"", name, "\" is no name of a file in this folder");
-  return fs::path(folder) / name;
+  return name_in(folder, name);
 }
 
 class RecordImages : public ImageDataset {
@@ -36,6 +36,7 @@ class RecordImages : public ImageDataset {
     shape_ = {extent(0), extent(1), extent(2)};
     for (const Json& file : split.at("files").items()) {
       RecordFile opened = open(file, digest);
+      ahead_.emplace_back(file_beside(folder_, file.at("name").as_string()));
       starts_.push_back(size_);
       size_ += opened.size();
       files_.push_back(std::move(opened));
@@ -60,28 +61,16 @@ class RecordImages : public ImageDataset {
     const auto [file, record] = locate(index);
     digest.update(join_text(file->checksum(record), ' ', file->bytes(record), '\n'));
   }
-  std::int64_t read(std::int64_t index, Image& image) const override {
-    const auto [file, record] = locate(index);
-    // Each thread keeps the memory of the compressed bytes.
-    thread_local std::vector<std::uint8_t> content;
-    file->read(record, content);
-    const RecordHeader header = header_of(content, *file, record);
-    HEARTH_CHECK(DataError, header.label == label(index), file->place(record), ": label ", header.label,
-                 ", and the index has ", label(index));
-    const std::span<const std::uint8_t> bytes = std::span(content).subspan(RecordHeader::bytes);
-    if (header.is_file()) {
-      decode_image(bytes, file->place(record), image);
-    } else {
-      image.reshape(header.height, header.width, header.channels);
-      std::copy(bytes.begin(), bytes.end(), image.pixels.begin());
+  std::int64_t read(std::int64_t index, Image& image) const override { return load(index, image, nullptr, nullptr); }
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override {
+    return load(index, image, &choose, &region);
+  }
+  void read_ahead(std::span<const std::int64_t> indices) const override {
+    for (const std::int64_t index : indices) {
+      const auto [file, record] = locate(index);
+      ahead_[static_cast<std::size_t>(file - files_.data())].ask(file->offset(record), file->bytes(record));
     }
-    const auto differs = [](int wanted, int found) { return wanted != 0 && wanted != found; };
-    HEARTH_CHECK(DataError,
-                 !differs(shape_.height, image.height) && !differs(shape_.width, image.width) &&
-                     !differs(shape_.channels, image.channels),
-                 file->place(record), ": an image of ", ImageShape{image.height, image.width, image.channels},
-                 " in a set of ", shape_);
-    return header.label;
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
     const auto [file, record] = locate(index);
@@ -92,6 +81,44 @@ class RecordImages : public ImageDataset {
   }
 
  private:
+  /// All of the image, or the region that `choose` wants.
+  std::int64_t load(std::int64_t index, Image& image, const ChooseSizing* choose, Region* region) const {
+    const auto [file, record] = locate(index);
+    // Each thread keeps the memory of the compressed bytes.
+    thread_local std::vector<std::uint8_t> content;
+    file->read(record, content);
+    const RecordHeader header = header_of(content, *file, record);
+    HEARTH_CHECK(DataError, header.label == label(index), file->place(record), ": label ", header.label,
+                 ", and the index has ", label(index));
+    const std::span<const std::uint8_t> bytes = std::span(content).subspan(RecordHeader::bytes);
+    const auto require_shape = [&, &file = file, &record = record](const ImageShape& found) {
+      const auto differs = [](int wanted, int value) { return wanted != 0 && wanted != value; };
+      HEARTH_CHECK(DataError,
+                   !differs(shape_.height, found.height) && !differs(shape_.width, found.width) &&
+                       !differs(shape_.channels, found.channels),
+                   file->place(record), ": an image of ", found, " in a set of ", shape_);
+    };
+    if (header.is_file()) {
+      const std::string place = file->place(record);
+      if (choose == nullptr) {
+        decode_image(bytes, place, image);
+        require_shape({image.height, image.width, image.channels});
+        return header.label;
+      }
+      const auto checked = [&](int height, int width) {
+        require_shape({height, width, 3});
+        return (*choose)(height, width);
+      };
+      *region = decode_region(bytes, place, std::ref(checked), image);
+      return header.label;
+    }
+    require_shape({header.height, header.width, header.channels});
+    image.reshape(header.height, header.width, header.channels);
+    std::copy(bytes.begin(), bytes.end(), image.pixels.begin());
+    if (choose != nullptr) *region = region_of_whole(image, *choose);
+    return header.label;
+  }
+
   RecordFile open(const Json& described, Sha256& digest) const {
     RecordFile file(file_beside(folder_, described.at("name").as_string()));
     const std::int64_t records = described.at("records").as_integer();
@@ -158,6 +185,7 @@ class RecordImages : public ImageDataset {
   ImageShape shape_;
   std::vector<std::string> names_;
   std::vector<RecordFile> files_;
+  std::vector<ReadAhead> ahead_;      // of each file
   std::vector<std::int64_t> starts_;  // the number of each file's first sample
   std::int64_t size_ = 0;
   std::vector<std::int32_t> labels_;
@@ -187,15 +215,12 @@ ImageSplits open_splits(const std::string& folder, const Json& manifest) {
 
 }  // namespace
 
-bool holds_records(const std::string& folder) {
-  std::error_code absent;
-  return fs::exists(fs::path(folder) / records_manifest, absent);
-}
+bool holds_records(const std::string& folder) { return find_source(name_in(folder, records_manifest)).has_value(); }
 
 Json read_manifest(const std::string& folder) {
-  const std::string path = (fs::path(folder) / records_manifest).string();
+  const std::string path = name_in(folder, records_manifest);
   try {
-    Json manifest = read_json(path);
+    Json manifest = read_manifest_json(path);
     HEARTH_CHECK(DataError, manifest.at("format").as_string() == records_format, path, ": the format is \"",
                  manifest.at("format").as_string(), "\"; this version reads \"", records_format, "\"");
     return manifest;

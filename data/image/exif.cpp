@@ -106,26 +106,32 @@ int exif_orientation(Bytes file) {
   return 1;
 }
 
+OrientationAxes axes_of(int orientation) {
+  HEARTH_CHECK(UsageError, orientation >= 1 && orientation <= 8, "an orientation of ", orientation, "; 1 to 8 exist");
+  const bool swapped = orientation >= 5;
+  const bool last_row = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool last_column = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  // By the rows and columns of the stored image; the upright image's rows are the columns where they are swapped.
+  return {swapped, swapped ? last_column : last_row, swapped ? last_row : last_column};
+}
+
 void make_upright(Image& image, int orientation) {
-  HEARTH_CHECK(UsageError, orientation >= 1 && orientation <= 8, "make_upright: an orientation of ", orientation,
-               "; 1 to 8 exist");
+  const OrientationAxes axes = axes_of(orientation);
   if (orientation == 1) return;
-  const bool swaps_axes = orientation >= 5;
-  const bool from_below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  Image upright;
-  upright.reshape(swaps_axes ? image.width : image.height, swaps_axes ? image.height : image.width, image.channels);
+  // Kept for the next image of the thread, which then asks for no memory.
+  thread_local Image upright;
+  upright.reshape(axes.swapped ? image.width : image.height, axes.swapped ? image.height : image.width, image.channels);
   for (int y = 0; y < upright.height; ++y) {
     std::uint8_t* to = upright.row(y);
     for (int x = 0; x < upright.width; ++x, to += image.channels) {
-      const int row = swaps_axes ? x : y, column = swaps_axes ? y : x;
-      const std::uint8_t* from =
-          image.row(from_below ? image.height - 1 - row : row) +
-          static_cast<std::ptrdiff_t>(from_right ? image.width - 1 - column : column) * image.channels;
+      const int from_y = axes.from_below ? upright.height - 1 - y : y;
+      const int from_x = axes.from_right ? upright.width - 1 - x : x;
+      const std::uint8_t* from = image.row(axes.swapped ? from_x : from_y) +
+                                 static_cast<std::ptrdiff_t>(axes.swapped ? from_y : from_x) * image.channels;
       std::copy_n(from, image.channels, to);
     }
   }
-  image = std::move(upright);
+  std::swap(image, upright);
 }
 
 }  // namespace hearth::data

@@ -13,6 +13,14 @@ namespace hearth::data {
 /// broken.
 int exif_orientation(std::span<const std::uint8_t> file);
 
+/// How the axes of an upright image lie in the stored one.
+struct OrientationAxes {
+  bool swapped;     ///< its rows are columns there
+  bool from_below;  ///< its first row is the last one there (the last column where they are swapped)
+  bool from_right;  ///< its first column is the last one there
+};
+OrientationAxes axes_of(int orientation);
+
 /// Turns and mirrors the image so that it is upright, as its orientation says; 1 leaves it. Takes the image's size in
 /// memory once more. UsageError outside of 1 to 8.
 void make_upright(Image& image, int orientation);

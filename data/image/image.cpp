@@ -39,6 +39,12 @@ void require_decodable(const EncodedImage& file, std::int64_t width, std::int64_
                needed >> 20, " MiB; the limit is ", file.memory_limit >> 20, memory_remedy);
 }
 
+void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_t height) {
+  constexpr std::int64_t free_pixels = std::int64_t{1} << 20, pixels_a_byte = 16'384;
+  if (width * height > free_pixels + pixels_a_byte * static_cast<std::int64_t>(file.bytes.size()))
+    refuse_claim(file, width, height);
+}
+
 void refuse_memory(const EncodedImage& file) {
   throw DataError(join_text(file.name, ": takes more than ", file.memory_limit >> 20, memory_remedy));
 }
@@ -60,16 +66,102 @@ void composite_on_white(Image& image) {
   image.reshape(image.height, image.width, 3);
 }
 
+void keep_box(Image& image, const Box& box) {
+  const std::size_t from_bytes = image.row_bytes();
+  const auto channels = static_cast<std::size_t>(image.channels);
+  const std::size_t to_bytes = static_cast<std::size_t>(box.width) * channels;
+  const std::uint8_t* from = image.row(box.top) + static_cast<std::size_t>(box.left) * channels;
+  for (int y = 0; y < box.height; ++y, from += from_bytes)
+    std::memmove(image.pixels.data() + static_cast<std::size_t>(y) * to_bytes, from, to_bytes);
+  image.reshape(box.height, box.width, image.channels);
+}
+
 namespace {
 
-void decode_as_stored(const EncodedImage& file, Image& image) {
+/// Of one axis of the upright image: the pixels of the decoder's that are needed, and where the box begins in them.
+struct AxisCut {
+  Span needed;
+  double begin;
+};
+/// `mirrored`: the last pixel of the decoder's, which may reach over the image's edge, is the first one of the upright
+/// image.
+AxisCut cut_axis(int extent, int reduction, bool mirrored, int begin, int box, int size, int first, int count,
+                 ResizeFilter filter) {
+  const int decoded = (extent + reduction - 1) / reduction;
+  const double over = mirrored ? decoded - static_cast<double>(extent) / reduction : 0;
+  const double at = over + static_cast<double>(begin) / reduction;
+  const Span needed = inputs_of(at, static_cast<double>(box) / reduction, size, first, count, filter);
+  return {needed, at - needed.begin};
+}
+
+void require_inside(const Sizing& sizing, int height, int width) {
+  const auto inside = [](const Box& box, int rows, int columns) {
+    return box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 && box.height <= rows - box.top &&
+           box.width <= columns - box.left;
+  };
+  HEARTH_CHECK(ShapeError, inside(sizing.box, height, width) && inside(sizing.window, sizing.height, sizing.width),
+               "sizing: the box of ", sizing.box.height, " x ", sizing.box.width, " at (", sizing.box.top, ", ",
+               sizing.box.left, ") of an image of ", height, " x ", width, ", and the window of ", sizing.window.height,
+               " x ", sizing.window.width, " at (", sizing.window.top, ", ", sizing.window.left, ") of ", sizing.height,
+               " x ", sizing.width, " must be parts of these, and not empty");
+}
+
+}  // namespace
+
+Region region_of_whole(const Image& image, const ChooseSizing& choose) {
+  const Sizing sizing = choose(image.height, image.width);
+  require_inside(sizing, image.height, image.width);
+  const Box& box = sizing.box;
+  return {sizing, {1.0 * box.top, 1.0 * box.left, 1.0 * box.height, 1.0 * box.width}, image.height, image.width};
+}
+
+Cut Wanted::cut(int height, int width, bool reduces) const {
+  const OrientationAxes axes = axes_of(region_.orientation);
+  const int upright_height = axes.swapped ? width : height, upright_width = axes.swapped ? height : width;
+  region_.height = upright_height;
+  region_.width = upright_width;
+  if (choose_ == nullptr) {
+    region_.sizing = unchanged(upright_height, upright_width);
+    region_.area = {0, 0, static_cast<double>(upright_height), static_cast<double>(upright_width)};
+    return {{0, 0, height, width}, 1};
+  }
+  const Sizing& sizing = region_.sizing = (*choose_)(upright_height, upright_width);
+  require_inside(sizing, upright_height, upright_width);
+  const int reduction = reduces ? reduction_of(sizing) : 1;
+  const AxisCut rows = cut_axis(upright_height, reduction, axes.from_below, sizing.box.top, sizing.box.height,
+                                sizing.height, sizing.window.top, sizing.window.height, sizing.filter);
+  const AxisCut columns = cut_axis(upright_width, reduction, axes.from_right, sizing.box.left, sizing.box.width,
+                                   sizing.width, sizing.window.left, sizing.window.width, sizing.filter);
+  region_.area = {rows.begin, columns.begin, static_cast<double>(sizing.box.height) / reduction,
+                  static_cast<double>(sizing.box.width) / reduction};
+  const auto decoded = [&](int extent) { return (extent + reduction - 1) / reduction; };
+  const auto stored = [](Span span, int extent, bool mirrored) {
+    return mirrored ? Span{extent - span.end, extent - span.begin} : span;
+  };
+  const Span y = stored(rows.needed, decoded(upright_height), axes.from_below);
+  const Span x = stored(columns.needed, decoded(upright_width), axes.from_right);
+  const Span& top = axes.swapped ? x : y;
+  const Span& left = axes.swapped ? y : x;
+  return {{top.begin, left.begin, top.end - top.begin, left.end - left.begin}, reduction};
+}
+
+void Wanted::leave_columns(Image& image, const Cut& cut, int before) const {
+  if (choose_ != nullptr && region_.orientation == 1)
+    region_.area.left += before;
+  else if (image.width != cut.box.width)
+    keep_box(image, {0, before, cut.box.height, cut.box.width});
+}
+
+namespace {
+
+void decode_as_stored(const EncodedImage& file, const Wanted& wanted, Image& image) {
   const auto has = [&](std::size_t at, std::string_view text) {
     return file.bytes.size() >= at + text.size() && std::memcmp(file.bytes.data() + at, text.data(), text.size()) == 0;
   };
-  if (has(0, "\xff\xd8\xff")) return decode_jpeg(file, image);
-  if (has(0, "\x89PNG")) return decode_png(file, image);
-  if (has(0, "RIFF") && has(8, "WEBP")) return decode_webp(file, image);
-  if (has(0, "BM")) return decode_bmp(file, image);
+  if (has(0, "\xff\xd8\xff")) return decode_jpeg(file, wanted, image);
+  if (has(0, "\x89PNG")) return decode_png(file, wanted, image);
+  if (has(0, "RIFF") && has(8, "WEBP")) return decode_webp(file, wanted, image);
+  if (has(0, "BM")) return decode_bmp(file, wanted, image);
   if (file.bytes.empty()) throw DataError(file.name + ": the file is empty");
   std::string found;
   if (has(0, "GIF8")) found = " (it is a GIF)";
@@ -77,19 +169,29 @@ void decode_as_stored(const EncodedImage& file, Image& image) {
   throw DataError(file.name + ": neither JPEG, PNG, WebP nor BMP" + found);
 }
 
-}  // namespace
-
-int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
-                 std::int64_t memory_limit) {
+Region decode(std::span<const std::uint8_t> bytes, const std::string& name, const ChooseSizing* choose, Image& image,
+              std::int64_t memory_limit) {
   HEARTH_CHECK(UsageError, memory_limit > 0, name, ": a memory limit of ", memory_limit,
                " bytes; give a positive one, or leave it out for ", default_decode_bytes);
   const StageScope stage(Stage::decode);
   const EncodedImage file{bytes, name, memory_limit};
-  decode_as_stored(file, image);
-  const int orientation = exif_orientation(bytes);
-  if (orientation != 1) require_decodable(file, image.width, image.height, 6);
-  make_upright(image, orientation);
-  return orientation;
+  Region region{.orientation = exif_orientation(bytes)};
+  decode_as_stored(file, choose ? Wanted(*choose, region) : Wanted(region), image);
+  if (region.orientation != 1) require_decodable(file, region.width, region.height, 6);
+  make_upright(image, region.orientation);
+  return region;
+}
+
+}  // namespace
+
+int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
+                 std::int64_t memory_limit) {
+  return decode(bytes, name, nullptr, image, memory_limit).orientation;
+}
+
+Region decode_region(std::span<const std::uint8_t> bytes, const std::string& name, const ChooseSizing& choose,
+                     Image& image, std::int64_t memory_limit) {
+  return decode(bytes, name, &choose, image, memory_limit);
 }
 
 Image decode_image(const std::string& path, std::int64_t memory_limit) {

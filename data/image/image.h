@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "data/image/sizing.h"
 
 namespace hearth::data {
 
@@ -25,15 +26,6 @@ struct HEARTH_API Image {
   std::uint8_t* row(int y) { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
   const std::uint8_t* row(int y) const { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
   bool operator==(const Image&) const = default;
-};
-
-/// A rectangle of whole pixels.
-struct Box {
-  int top = 0;
-  int left = 0;
-  int height = 0;
-  int width = 0;
-  bool operator==(const Box&) const = default;
 };
 
 /// Most pixels of an image; a file that claims more is refused before memory is allocated.
@@ -57,7 +49,18 @@ inline constexpr int max_image_channels = 64;
 /// a file of this length can hold. The last three are found before pixels are allocated.
 HEARTH_API int decode_image(std::span<const std::uint8_t> bytes, const std::string& name, Image& image,
                             std::int64_t memory_limit = default_decode_bytes);
-/// As above, from a file. FileError if it cannot be read.
+/// As decode_image(), but of no more than the resize needs that `choose` answers with when the header is read: `image`
+/// becomes a part of the upright image, perhaps at a smaller scale. What lies behind it in the file may go undecoded,
+/// and faults there unnoticed. The limits are those of the whole image, whatever the part.
+///
+/// The pixels are those of the whole image, but for a JPEG that `sizing.scaled_decoding` allows to be decoded at a
+/// smaller scale; they are then those of the whole image at that scale (the inverse DCT of fewer coefficients).
+HEARTH_API Region decode_region(std::span<const std::uint8_t> bytes, const std::string& name,
+                                const ChooseSizing& choose, Image& image,
+                                std::int64_t memory_limit = default_decode_bytes);
+/// The region of an image that is decoded whole: the box that `choose` answers with.
+HEARTH_API Region region_of_whole(const Image& image, const ChooseSizing& choose);
+/// As decode_image(), from a file. FileError if it cannot be read.
 HEARTH_API Image decode_image(const std::string& path, std::int64_t memory_limit = default_decode_bytes);
 
 /// Writes a grey (1 channel), RGB (3) or RGBA (4) image. FileError if it cannot be written.

@@ -126,19 +126,20 @@ void put_pixel(const Header& header, std::uint32_t pixel, std::uint8_t* rgb) {
 
 }  // namespace
 
-void decode_bmp(const EncodedImage& file, Image& image) {
+void decode_bmp(const EncodedImage& file, const Wanted& wanted, Image& image) {
   const Reader reader(file);
   const Header header = reader.header();
   require_decodable(file, header.width, header.height, 3);
   if (header.pixels_at + header.stride() * header.height > static_cast<std::int64_t>(file.bytes.size()))
     refuse_claim(file, header.width, header.height);
-  image.reshape(static_cast<int>(header.height), static_cast<int>(header.width), 3);
+  const Box box = wanted.cut(static_cast<int>(header.height), static_cast<int>(header.width), false).box;
+  image.reshape(box.height, box.width, 3);
   const std::uint8_t* const bytes = file.bytes.data();
-  for (int y = 0; y < image.height; ++y) {
+  for (int y = box.top; y < box.top + box.height; ++y) {
     const std::int64_t stored = header.is_top_down ? y : header.height - 1 - y;
     const std::uint8_t* const from = bytes + header.pixels_at + stored * header.stride();
-    std::uint8_t* to = image.row(y);
-    for (int x = 0; x < image.width; ++x, to += 3) {
+    std::uint8_t* to = image.row(y - box.top);
+    for (int x = box.left; x < box.left + box.width; ++x, to += 3) {
       if (header.bits <= 8) {
         const int first = x * header.bits;
         const std::int64_t index = from[first / 8] >> (8 - header.bits - first % 8) & ((1 << header.bits) - 1);

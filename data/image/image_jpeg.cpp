@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include "core/build.h"
 #include "core/error.h"
@@ -85,30 +86,50 @@ bool begin(Decoding& decoding, const unsigned char* bytes, unsigned long size) {
   jpeg_read_header(&info, TRUE);
   decoding.is_cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   info.out_color_space = decoding.is_cmyk ? JCS_CMYK : JCS_RGB;
-  jpeg_calc_output_dimensions(&info);
+  return true;
+}
+
+void put_rgb(const jpeg_decompress_struct& info, const unsigned char* cmyk, int pixels, unsigned char* rgb) {
+  // Adobe stores the inks inverted: 255 is no ink.
+  const unsigned flip = info.saw_Adobe_marker ? 0u : 255u;
+  for (int x = 0; x < pixels; ++x, cmyk += 4, rgb += 3) {
+    const unsigned k = cmyk[3] ^ flip;
+    for (unsigned c = 0; c < 3; ++c) rgb[c] = static_cast<unsigned char>(((cmyk[c] ^ flip) * k + 127) / 255);
+  }
+}
+
+// The columns that are decoded.
+struct Columns {
+  JDIMENSION first;
+  JDIMENSION count;
+};
+
+// Starts decoding at the first row of a box. The columns are those of the box, and one more on each side, because
+// chroma is interpolated from neighbours; the library begins at a block. False on error.
+bool start(Decoding& decoding, const Box& box, Columns& columns) {
+  jpeg_decompress_struct& info = decoding.info;
+  if (setjmp(decoding.errors.escape) != 0) return false;
+  jpeg_start_decompress(&info);
+  const auto left = static_cast<JDIMENSION>(box.left), end = static_cast<JDIMENSION>(box.left + box.width);
+  columns.first = left > 0 ? left - 1 : 0;
+  columns.count = (end < info.output_width ? end + 1 : info.output_width) - columns.first;
+  if (columns.count < info.output_width) jpeg_crop_scanline(&info, &columns.first, &columns.count);
+  if (box.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(box.top));
   return true;
 }
 
 // Rows of `stride` bytes. `cmyk_row` holds one row of four channels. False on error.
-bool read_rows(Decoding& decoding, unsigned char* rows, std::size_t stride, unsigned char* cmyk_row) {
+bool read_rows(Decoding& decoding, int count, unsigned char* rows, std::size_t stride, unsigned char* cmyk_row) {
   jpeg_decompress_struct& info = decoding.info;
   if (setjmp(decoding.errors.escape) != 0) return false;
-  jpeg_start_decompress(&info);
-  while (info.output_scanline < info.output_height) {
-    unsigned char* target = rows + info.output_scanline * stride;
-    unsigned char* line = decoding.is_cmyk ? cmyk_row : target;
+  for (int y = 0; y < count; ++y) {
+    unsigned char* const row = rows + stride * static_cast<std::size_t>(y);
+    unsigned char* line = decoding.is_cmyk ? cmyk_row : row;
     jpeg_read_scanlines(&info, &line, 1);
-    if (!decoding.is_cmyk) continue;
-    for (unsigned x = 0; x < info.output_width; ++x) {
-      // Adobe stores the inks inverted: 255 is no ink.
-      const unsigned flip = info.saw_Adobe_marker ? 0u : 255u;
-      const unsigned k = cmyk_row[4 * x + 3] ^ flip;
-      for (unsigned c = 0; c < 3; ++c) {
-        target[3 * x + c] = static_cast<unsigned char>(((cmyk_row[4 * x + c] ^ flip) * k + 127) / 255);
-      }
-    }
+    if (decoding.is_cmyk) put_rgb(info, cmyk_row, static_cast<int>(info.output_width), row);
   }
-  jpeg_finish_decompress(&info);
+  // Behind the last row of the image the file is read to its end.
+  if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);
   return true;
 }
 
@@ -122,7 +143,7 @@ std::int64_t blocks_of(const jpeg_decompress_struct& info) {
 
 // What the library holds: rows of a few blocks' height, and all coefficients where scans refine them.
 std::int64_t library_bytes(jpeg_decompress_struct& info) {
-  const std::int64_t rows = std::int64_t{1 << 20} + std::int64_t{256} * info.output_width;
+  const std::int64_t rows = std::int64_t{1 << 20} + std::int64_t{256} * info.image_width;
   return rows + (jpeg_has_multiple_scans(&info) ? blocks_of(info) * 64 * std::int64_t{sizeof(JCOEF)} : 0);
 }
 
@@ -135,7 +156,7 @@ std::int64_t library_bytes(jpeg_decompress_struct& info) {
 
 }  // namespace
 
-void decode_jpeg(const EncodedImage& file, Image& image) {
+void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
   Decoding decoding;
   std::memset(&decoding, 0, sizeof decoding);
   jpeg_decompress_struct& info = decoding.info;
@@ -144,20 +165,30 @@ void decode_jpeg(const EncodedImage& file, Image& image) {
     ~Release() { jpeg_destroy_decompress(info); }
   } release{&info};
   if (!begin(decoding, file.bytes.data(), static_cast<unsigned long>(file.bytes.size()))) refuse(file, decoding);
-  require_decodable(file, info.output_width, info.output_height, 3, library_bytes(info));
+  require_decodable(file, info.image_width, info.image_height, 3, library_bytes(info));
   // A Huffman code has a bit at least, and each block begins with one. Arithmetic codes have no such bound.
+  if (info.arith_code) require_plausible(file, info.image_width, info.image_height);
   if (!info.arith_code && blocks_of(info) / 8 > static_cast<std::int64_t>(file.bytes.size()))
-    refuse_claim(file, info.output_width, info.output_height);
-  image.reshape(static_cast<int>(info.output_height), static_cast<int>(info.output_width), 3);
-  info.mem->max_memory_to_use = static_cast<long>(file.memory_limit - static_cast<std::int64_t>(image.pixels.size()));
-  std::vector<unsigned char> cmyk_row(decoding.is_cmyk ? std::size_t{4} * info.output_width : 0);
-  if (!read_rows(decoding, image.pixels.data(), image.row_bytes(), cmyk_row.data())) refuse(file, decoding);
+    refuse_claim(file, info.image_width, info.image_height);
+  const auto height = static_cast<int>(info.image_height), width = static_cast<int>(info.image_width);
+  const Cut cut = wanted.cut(height, width, true);
+  info.scale_num = static_cast<unsigned>(8 / cut.reduction);
+  info.scale_denom = 8;
+  info.mem->max_memory_to_use = static_cast<long>(file.memory_limit - std::int64_t{3} * height * width);
+  Columns columns{};
+  if (!start(decoding, cut.box, columns)) refuse(file, decoding);
+  image.reshape(cut.box.height, static_cast<int>(columns.count), 3);
+  thread_local std::vector<unsigned char> cmyk_row;
+  if (decoding.is_cmyk) cmyk_row.resize(std::size_t{4} * columns.count);
+  if (!read_rows(decoding, cut.box.height, image.pixels.data(), image.row_bytes(), cmyk_row.data()))
+    refuse(file, decoding);
+  wanted.leave_columns(image, cut, cut.box.left - static_cast<int>(columns.first));
 }
 
 }  // namespace hearth::data
 #else
 namespace hearth::data {
-void decode_jpeg(const EncodedImage& file, Image&) {
+void decode_jpeg(const EncodedImage& file, const Wanted&, Image&) {
   throw DataError(file.name +
                   ": this build of Hearth reads no JPEG: install libjpeg-turbo (libjpeg-dev) and build again");
 }

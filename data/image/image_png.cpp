@@ -104,12 +104,29 @@ bool read_header(Decoding& decoding) {
   return true;
 }
 
-bool read_rows(Decoding& decoding, unsigned char* pixels, std::size_t stride, unsigned height) {
+// All rows of an interlaced image, which come again in each pass.
+bool read_passes(Decoding& decoding, unsigned char* pixels, std::size_t stride, unsigned height) {
   if (setjmp(png_jmpbuf(decoding.png)) != 0) return false;
   for (int pass = 0; pass < decoding.passes; ++pass) {
     for (unsigned y = 0; y < height; ++y) png_read_row(decoding.png, pixels + y * stride, nullptr);
   }
   png_read_end(decoding.png, nullptr);
+  return true;
+}
+
+// Rows up to the last one of a box; `row` has room for one row of the image. What follows the last row of the image is
+// read to the end, so that a file that is cut off there is found.
+bool read_box(Decoding& decoding, const Box& box, unsigned height, std::size_t pixel_bytes, unsigned char* row,
+              unsigned char* pixels) {
+  if (setjmp(png_jmpbuf(decoding.png)) != 0) return false;
+  const std::size_t bytes = static_cast<std::size_t>(box.width) * pixel_bytes;
+  for (int y = 0; y < box.top + box.height; ++y) {
+    png_read_row(decoding.png, row, nullptr);
+    if (y < box.top) continue;
+    std::memcpy(pixels + bytes * static_cast<std::size_t>(y - box.top),
+                row + static_cast<std::size_t>(box.left) * pixel_bytes, bytes);
+  }
+  if (static_cast<unsigned>(box.top + box.height) == height) png_read_end(decoding.png, nullptr);
   return true;
 }
 
@@ -120,10 +137,31 @@ bool read_rows(Decoding& decoding, unsigned char* pixels, std::size_t stride, un
 }
 
 // zlib makes at most 1,032 bytes of one.
-void require_plausible(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
+void require_inflatable(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
   const auto longest = static_cast<double>(file.bytes.size()) * 1032;
   if (static_cast<double>(width) * static_cast<double>(height) * bits_a_pixel / 8 > longest)
     refuse_claim(file, width, height);
+}
+
+// Bytes of the chunks that hold the pixels, compressed.
+std::uint64_t bytes_of_pixels(std::span<const std::uint8_t> file) {
+  std::uint64_t total = 0;
+  for (std::uint64_t at = 8; at + 12 <= file.size();) {
+    const std::uint8_t* const chunk = file.data() + at;
+    const std::uint64_t length = std::uint64_t{chunk[0]} << 24 | chunk[1] << 16 | chunk[2] << 8 | chunk[3];
+    if (std::memcmp(chunk + 4, "IDAT", 4) == 0) total += length;
+    at += 12 + length;
+  }
+  return total;
+}
+
+// libpng inflates what comes behind the last row, however much it is, and drops it. Compressing makes pixels no longer
+// but for a few bytes; interlaced rows have more beginnings.
+void require_no_surplus(const EncodedImage& file, std::int64_t width, std::int64_t height, int bits_a_pixel) {
+  const auto row = (static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(bits_a_pixel) + 7) / 8;
+  const std::uint64_t most = (row + 8) * static_cast<std::uint64_t>(height) * 2 + 4096;
+  HEARTH_CHECK(DataError, bytes_of_pixels(file.bytes) <= most, file.name,
+               ": broken PNG: it has more pixels than its header says");
 }
 
 /// What libpng is told of an image; ShapeError, beginning with `name`, for one that cannot be a PNG.
@@ -141,7 +179,7 @@ png_image described(const std::string& name, const Image& image) {
 
 }  // namespace
 
-void decode_png(const EncodedImage& file, Image& image) {
+void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
   Decoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
   decoding.bytes = file.bytes.data();
   decoding.left = file.bytes.size();
@@ -154,11 +192,23 @@ void decode_png(const EncodedImage& file, Image& image) {
   const int channels = decoding.has_alpha ? 4 : 3;
   const auto taken = file.memory_limit - static_cast<std::int64_t>(decoding.allowance.left);
   require_decodable(file, width, height, channels, taken);
-  require_plausible(file, width, height, decoding.bits_a_pixel);
-  image.reshape(static_cast<int>(height), static_cast<int>(width), channels);
-  decoding.allowance.left -= image.pixels.size();
-  if (!read_rows(decoding, image.pixels.data(), image.row_bytes(), static_cast<unsigned>(height)))
-    refuse(file, decoding);
+  require_inflatable(file, width, height, decoding.bits_a_pixel);
+  require_no_surplus(file, width, height, decoding.bits_a_pixel);
+  const Box box = wanted.cut(static_cast<int>(height), static_cast<int>(width), false).box;
+  decoding.allowance.left -= static_cast<std::size_t>(height * width * channels);
+  if (decoding.passes > 1) {
+    image.reshape(static_cast<int>(height), static_cast<int>(width), channels);
+    if (!read_passes(decoding, image.pixels.data(), image.row_bytes(), static_cast<unsigned>(height)))
+      refuse(file, decoding);
+    keep_box(image, box);
+  } else {
+    image.reshape(box.height, box.width, channels);
+    thread_local std::vector<unsigned char> row;
+    row.resize(static_cast<std::size_t>(width * channels));
+    if (!read_box(decoding, box, static_cast<unsigned>(height), static_cast<std::size_t>(channels), row.data(),
+                  image.pixels.data()))
+      refuse(file, decoding);
+  }
   if (decoding.has_alpha) composite_on_white(image);
 }
 
@@ -181,7 +231,7 @@ std::vector<std::uint8_t> encode_png(const Image& image) {
 }  // namespace hearth::data
 #else
 namespace hearth::data {
-void decode_png(const EncodedImage& file, Image&) {
+void decode_png(const EncodedImage& file, const Wanted&, Image&) {
   throw DataError(file.name + ": this build of Hearth reads no PNG: install libpng (libpng-dev) and build again");
 }
 void write_png(const std::string& path, const Image&) {

@@ -9,12 +9,13 @@
 #include "core/io/checksum.h"
 #include "data/checked_blocks.h"
 #include "data/source_bytes.h"
+#include "data/text/token_writer.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t header_size = 128, digest_size = 64;
+constexpr std::size_t header_size = Tokens::header_bytes, digest_size = 64;
 constexpr std::string_view magic = "HRTHTOK2", earlier_magic = "HRTHTOK1";
 enum Place : std::size_t {
   at_width = 8,
@@ -52,17 +53,17 @@ bool begins_with(const Header& header, std::string_view text) {
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 /// The checksums of the blocks that end a file, which must fit the header's.
-std::vector<std::uint32_t> checksums_at(const FileReader& file, std::uint64_t offset, std::uint64_t payload,
+std::vector<std::uint32_t> checksums_at(const SourceFile& file, std::uint64_t offset, std::uint64_t payload,
                                         std::uint32_t expected) {
   std::vector<std::uint32_t> checksums(CheckedBlocks::count_of(payload));
   file.read(offset, std::as_writable_bytes(std::span(checksums)));
-  HEARTH_CHECK(DataError, crc32c(std::as_bytes(std::span(checksums))) == expected, file.path().string(),
+  HEARTH_CHECK(DataError, crc32c(std::as_bytes(std::span(checksums))) == expected, file.name(),
                ": the checksums at offset ", offset, " are damaged; use another copy");
   return checksums;
 }
 
 /// The same of a file that has one for all: its blocks are read here.
-std::vector<std::uint32_t> checksums_of_earlier(const FileReader& file, std::uint64_t payload, std::uint32_t expected) {
+std::vector<std::uint32_t> checksums_of_earlier(const SourceFile& file, std::uint64_t payload, std::uint32_t expected) {
   std::vector<std::uint32_t> checksums;
   std::vector<std::byte> block;
   std::uint32_t whole = 0;
@@ -72,7 +73,7 @@ std::vector<std::uint32_t> checksums_of_earlier(const FileReader& file, std::uin
     checksums.push_back(crc32c(block));
     whole = crc32c(block, whole);
   }
-  HEARTH_CHECK(DataError, whole == expected, file.path().string(), ": the ", payload, " bytes at offset ", header_size,
+  HEARTH_CHECK(DataError, whole == expected, file.name(), ": the ", payload, " bytes at offset ", header_size,
                " are damaged: they do not fit their checksum; use another copy");
   return checksums;
 }
@@ -112,7 +113,8 @@ std::shared_ptr<const Tokens> Tokens::open(const std::string& path) {
 
 void Tokens::open_file(const std::string& path) {
   source_ = path;
-  FileReader file(path);
+  SourceFilePointer opened = open_source(path);
+  const SourceFile& file = *opened;
   Header header{};
   file.read(0, std::span(header).first(std::min<std::uint64_t>(header_size, file.size())));
   const bool is_earlier = begins_with(header, earlier_magic);
@@ -142,7 +144,7 @@ void Tokens::open_file(const std::string& path) {
   const auto checksum = take<std::uint32_t>(header, at_checksum);
   auto checksums = is_earlier ? checksums_of_earlier(file, payload, checksum)
                               : checksums_at(file, header_size + payload, payload, checksum);
-  blocks_ = std::make_unique<CheckedBlocks>(std::move(file), header_size, payload, std::move(checksums));
+  blocks_ = std::make_unique<CheckedBlocks>(std::move(opened), header_size, payload, std::move(checksums));
   require_readable_size(path, count * sizeof(std::uint64_t), {UINT64_MAX, "ends of sequences"});
   ends_.resize(count);
   blocks_->read(id_bytes, std::as_writable_bytes(std::span(ends_)));
@@ -160,31 +162,33 @@ void Tokens::for_each_piece(F&& f) const {
   }
 }
 
-void Tokens::write(const std::string& path) const {
-  HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
-  const auto bytes_an_id = static_cast<std::size_t>(width());
-  std::vector<std::byte> payload(padded(static_cast<std::uint64_t>(size_) * bytes_an_id) + ends_.size() * 8);
-  for_each_piece([&](std::int64_t first, std::span<const std::int32_t> ids) {
-    std::byte* to = payload.data() + static_cast<std::size_t>(first) * bytes_an_id;
-    for (const std::int32_t id : ids) {
-      std::memcpy(to, &id, bytes_an_id);
-      to += bytes_an_id;
-    }
-  });
-  if (!ends_.empty()) std::memcpy(payload.data() + payload.size() - ends_.size() * 8, ends_.data(), ends_.size() * 8);
-  const std::vector<std::uint32_t> checksums = CheckedBlocks::checksums_of(payload);
+std::vector<std::byte> Tokens::header_of(const Meaning& meaning, std::uint64_t ids, std::uint64_t sequences,
+                                         std::uint32_t checksum) {
   Header header{};
   std::memcpy(header.data(), magic.data(), magic.size());
-  put(header, at_width, static_cast<std::uint32_t>(bytes_an_id));
-  put(header, at_tokens, static_cast<std::uint64_t>(size_));
-  put(header, at_sequences, static_cast<std::uint64_t>(ends_.size()));
-  put(header, at_characters, meaning_.characters);
-  put(header, at_vocabulary, static_cast<std::uint64_t>(meaning_.vocabulary));
-  put(header, at_checksum, crc32c(std::as_bytes(std::span(checksums))));
-  std::memcpy(header.data() + at_digest, meaning_.digest.data(), digest_size);
+  put(header, at_width, static_cast<std::uint32_t>(width_for(meaning.vocabulary)));
+  put(header, at_tokens, ids);
+  put(header, at_sequences, sequences);
+  put(header, at_characters, meaning.characters);
+  put(header, at_vocabulary, static_cast<std::uint64_t>(meaning.vocabulary));
+  put(header, at_checksum, checksum);
+  std::memcpy(header.data() + at_digest, meaning.digest.data(), digest_size);
   put(header, at_header_checksum, header_checksum(header));
-  const std::array<std::span<const std::byte>, 3> parts{header, payload, std::as_bytes(std::span(checksums))};
-  write_file_synced(path, parts);
+  return {header.begin(), header.end()};
+}
+
+void Tokens::write(const std::string& path) const {
+  HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
+  TokenWriter writer(path, meaning_.vocabulary, meaning_.digest);
+  writer.add_characters(meaning_.characters);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t sequence = 0; sequence < sequences(); ++sequence) {
+    ids.resize(static_cast<std::size_t>(length(sequence)));
+    copy(begin(sequence), length(sequence), ids.data());
+    writer.append(ids);
+    writer.end_sequence();
+  }
+  writer.finish();
 }
 
 void Tokens::verify() const {

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/batch_maker.h"
 #include "data/order.h"
+#include "data/text/masking.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {
@@ -77,7 +78,9 @@ class WindowBatches : public OrderedBatches {
     if (options.shuffle) starts_ = set.guesses() - windows_of(set, options) * set.options().length + 1;
   }
 
-  bool fill(Batch& batch, Workspace&, const std::function<bool()>& cancelled) const override {
+  /// Shuffled windows begin elsewhere in each epoch.
+  bool samples_stay() const override { return !options().shuffle; }
+  bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
     const auto epoch = static_cast<std::uint64_t>(batch.epoch);
     const std::int64_t length = set_.options().length;
     const std::int64_t rows = batch.size();
@@ -94,6 +97,7 @@ class WindowBatches : public OrderedBatches {
     for (std::int64_t row = 0; row < rows; ++row) {
       if (cancelled()) return false;
       const std::int64_t window = batch.samples[static_cast<std::size_t>(row)];
+      space.clock.at(Stage::assemble, window);
       std::int32_t* const input = batch["input"].data<std::int32_t>() + row * length;
       std::int64_t* const labels = batch["labels"].data<std::int64_t>() + row * length;
       const std::int64_t there = set_.copy(start + window * length, length + 1, ids.data());
@@ -123,23 +127,13 @@ class WindowBatches : public OrderedBatches {
   // Returns how many ids are to be guessed. In order, the masks are those of epoch 0.
   std::int64_t mask(const std::int32_t* ids, std::int64_t count, std::uint64_t epoch, std::int64_t window,
                     std::int32_t* input, std::int64_t* labels) const {
-    Random random =
-        random_of(options().seed, Purpose::masks, options().shuffle ? epoch : 0, static_cast<std::uint32_t>(window));
     const WindowOptions& chosen = set_.options();
-    std::int64_t guessed = 0;
-    for (std::int64_t i = 0; i < chosen.length; ++i) {
-      input[i] = i < count ? ids[i] : filler();
-      labels[i] = ignored_label;
-      if (i >= count || random.uniform() >= chosen.mask_probability) continue;
-      labels[i] = ids[i];
-      ++guessed;
-      const double fate = random.uniform();
-      if (fate < 0.8)
-        input[i] = set_.tokenizer().special().mask;
-      else if (fate < 0.9)
-        input[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(set_.tokenizer().size())));
-    }
-    return guessed;
+    std::fill_n(input + count, chosen.length - count, filler());
+    std::fill_n(labels + count, chosen.length - count, ignored_label);
+    return mask_ids(
+        set_.tokenizer(), chosen.mask_probability,
+        random_of(options().seed, Purpose::masks, options().shuffle ? epoch : 0, static_cast<std::uint32_t>(window)),
+        ids, count, input, labels);
   }
 
   const TextWindows& set_;

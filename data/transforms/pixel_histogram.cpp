@@ -35,12 +35,17 @@ ChannelStatistics PixelHistogram::statistics() const {
   return result;
 }
 
-ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most) {
+ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most, BadSamplePolicy policy) {
   PixelHistogram histogram;
   Image image;
   const std::int64_t samples = std::min(most, dataset.size());
   for (std::int64_t i = 0; i < samples; ++i) {
-    dataset.read(i, image);
+    try {
+      dataset.read(i, image);
+    } catch (const Error& error) {
+      if (policy == BadSamplePolicy::fail || !is_bad_sample(error)) throw;
+      continue;
+    }
     histogram.add(image);
   }
   return histogram.statistics();

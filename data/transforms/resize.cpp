@@ -1,101 +1,249 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resize is separable: columns first, then rows, each with weights worked out once an axis.
+// The resize is separable: for each row of the result its rows of the source are weighed, then the columns of that.
 #include "data/transforms/resize.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
+#include "data/transforms/resize_kernels.h"
 
 namespace hearth::data {
 namespace {
 
-constexpr int weight_bits = 22;
-
-// For every output position, the first input it uses and its weights, `most` slots each.
+/// For every output of an axis, the first input it uses and its weights, of 1 << bits in sum.
 struct Weights {
-  int most = 0;
   std::vector<int> first;
   std::vector<int> count;
-  std::vector<std::int32_t> values;
+  std::vector<std::int16_t> values;  // [outputs][2 * pairs], 0 behind the count
+  int pairs = 1;
+  int bits = 14;
+  std::vector<double> exact;  // of one output
+  int begin = 0, end = 0;     // of the inputs that are used
+  bool are_few = false;       // whatever the window: at most most_few_taps, none above 1
+
+  const std::int16_t* of(int output) const { return values.data() + static_cast<std::ptrdiff_t>(output) * 2 * pairs; }
 };
 
-Weights triangle_weights(int from, int to) {
-  const double scale = static_cast<double>(from) / to;
-  const double reach = std::max(scale, 1.0);
-  Weights weights;
-  weights.most = 2 * static_cast<int>(std::ceil(reach)) + 1;
-  weights.first.resize(static_cast<std::size_t>(to));
-  weights.count.resize(static_cast<std::size_t>(to));
-  weights.values.assign(static_cast<std::size_t>(to) * static_cast<std::size_t>(weights.most), 0);
-  std::vector<double> exact(static_cast<std::size_t>(weights.most));
-  for (int i = 0; i < to; ++i) {
-    const double center = (i + 0.5) * scale;
-    const int first = std::max(static_cast<int>(center - reach + 0.5), 0);
-    const int count = std::min(static_cast<int>(center + reach + 0.5), from) - first;
-    double total = 0;
-    for (int k = 0; k < count; ++k) {
-      const double distance = std::abs((k + first - center + 0.5) * (1.0 / reach));
-      exact[static_cast<std::size_t>(k)] = std::max(1.0 - distance, 0.0);
-      total += exact[static_cast<std::size_t>(k)];
-    }
-    std::int32_t* row = weights.values.data() + static_cast<std::ptrdiff_t>(i) * weights.most;
-    for (int k = 0; k < count; ++k) {
-      row[k] = static_cast<std::int32_t>(0.5 + exact[static_cast<std::size_t>(k)] * (1.0 / total) * (1 << weight_bits));
-    }
-    weights.first[static_cast<std::size_t>(i)] = first;
-    weights.count[static_cast<std::size_t>(i)] = count;
-  }
-  return weights;
+/// One axis of a resize.
+struct Axis {
+  double begin;           // of the box, in inputs
+  double extent;          // of the box
+  int size;               // of the result
+  int first;              // output of the window
+  int count;              // of outputs
+  bool mirrored = false;  // whether the last output comes first
+};
+
+double weight_of(ResizeFilter filter, double distance) {
+  const double x = std::abs(distance);
+  if (filter == ResizeFilter::bilinear) return std::max(1.0 - x, 0.0);
+  constexpr double a = -0.5;
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-std::uint8_t rounded(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> weight_bits, 0, 255)); }
+/// Weights of inputs, counted from a whole one on, the origin: so a part of an image has the weights of the whole.
+class Filter {
+ public:
+  Filter(const Axis& axis, ResizeFilter filter)
+      : filter_(filter),
+        scale_(axis.extent / axis.size),
+        wide_(std::max(scale_, 1.0)),
+        reach_(wide_ * (filter == ResizeFilter::area      ? 0.5
+                        : filter == ResizeFilter::bicubic ? 2.0
+                                                          : 1.0)),
+        origin_(static_cast<int>(std::floor(axis.begin))),
+        begin_(axis.begin - origin_),
+        end_(static_cast<int>(std::ceil(begin_ + axis.extent))) {}
 
-constexpr std::int32_t half = 1 << (weight_bits - 1);
-
-template <int channels>
-void resize_columns(const std::uint8_t* row, const Weights& weights, int width, std::uint8_t* out) {
-  for (int x = 0; x < width; ++x) {
-    const std::int32_t* w = weights.values.data() + static_cast<std::ptrdiff_t>(x) * weights.most;
-    const std::uint8_t* in = row + static_cast<std::ptrdiff_t>(weights.first[static_cast<std::size_t>(x)]) * channels;
-    std::int32_t sums[channels];
-    for (int c = 0; c < channels; ++c) sums[c] = half;
-    for (int k = 0; k < weights.count[static_cast<std::size_t>(x)]; ++k) {
-      for (int c = 0; c < channels; ++c) sums[c] += in[k * channels + c] * w[k];
+  int origin() const { return origin_; }
+  int most() const { return 2 * static_cast<int>(std::ceil(reach_)) + 2; }
+  /// Bicubic weights at an edge may be above 1 in enlargements.
+  bool are_few() const {
+    return 2 * reach_ + 1 <= kernels::most_few_taps && (filter_ != ResizeFilter::bicubic || scale_ >= 1.5);
+  }
+  /// Fills `exact` with the weights of the inputs from the returned one on; `total` is their sum.
+  int weigh(int output, std::vector<double>& exact, double& total) const {
+    const double center = begin_ + (output + 0.5) * scale_;
+    const double low = center - reach_, high = center + reach_;
+    const bool is_area = filter_ == ResizeFilter::area;
+    // Else the inputs whose centres are within reach.
+    const int first = std::max(is_area ? static_cast<int>(std::floor(low)) : static_cast<int>(low + 0.5), 0);
+    const int last = std::min(is_area ? static_cast<int>(std::ceil(high)) : static_cast<int>(high + 0.5), end_);
+    const double narrow = 1.0 / wide_;
+    exact.clear();
+    total = 0;
+    for (int k = first; k < last; ++k) {
+      const double weight = is_area ? std::max(std::min(k + 1.0, high) - std::max<double>(k, low), 0.0)
+                                    : weight_of(filter_, (k - center + 0.5) * narrow);
+      exact.push_back(weight);
+      total += weight;
     }
-    for (int c = 0; c < channels; ++c) out[x * channels + c] = rounded(sums[c]);
+    return first;
+  }
+
+ private:
+  ResizeFilter filter_;
+  double scale_, wide_, reach_;
+  int origin_;
+  double begin_;
+  int end_;
+};
+
+/// As many bits as 16-bit weights have room for, up to `most_bits`: none is above 1.2 / scale.
+int bits_for(const Axis& axis, int most_bits) {
+  int bits = 14;
+  for (double scale = axis.extent / axis.size; scale >= 2 && bits < most_bits; scale /= 2) ++bits;
+  return bits;
+}
+
+/// Leaves out the slots that no output needs.
+void close_up(Weights& weights, int longest) {
+  const int pairs = (longest + 1) / 2;
+  if (pairs == weights.pairs) return;
+  for (std::size_t i = 1; i < weights.first.size(); ++i)
+    std::copy_n(weights.of(static_cast<int>(i)), 2 * pairs,
+                weights.values.data() + i * static_cast<std::size_t>(2 * pairs));
+  weights.pairs = pairs;
+}
+
+void find_weights(const Axis& axis, ResizeFilter filter, int most_bits, Weights& weights) {
+  const Filter made(axis, filter);
+  weights.bits = bits_for(axis, most_bits);
+  weights.are_few = made.are_few();
+  weights.pairs = (made.most() + 1) / 2;
+  const auto outputs = static_cast<std::size_t>(axis.count), slots = static_cast<std::size_t>(2 * weights.pairs);
+  weights.first.resize(outputs);
+  weights.count.resize(outputs);
+  weights.values.assign(outputs * slots, 0);
+  weights.begin = std::numeric_limits<int>::max();
+  weights.end = std::numeric_limits<int>::min();
+  int longest = 0;
+  for (std::size_t i = 0; i < outputs; ++i) {
+    double total = 0, sum = 0;
+    const int output = static_cast<int>(axis.mirrored ? outputs - 1 - i : i);
+    int first = made.weigh(axis.first + output, weights.exact, total);
+    const double unit = (1 << weights.bits) / total;
+    int before = 0, count = 0;
+    std::int16_t* const row = weights.values.data() + i * slots;
+    // The sums are rounded, not each weight: so the weights of each output have the same sum.
+    for (const double exact : weights.exact) {
+      sum += exact;
+      const int now = static_cast<int>(std::floor(sum * unit + 0.5));
+      if (count > 0 || now != before)
+        row[count++] = static_cast<std::int16_t>(now - before);
+      else
+        ++first;
+      before = now;
+    }
+    while (row[count - 1] == 0) --count;
+    weights.first[i] = made.origin() + first;
+    weights.count[i] = count;
+    weights.begin = std::min(weights.begin, weights.first[i]);
+    weights.end = std::max(weights.end, weights.first[i] + count);
+    longest = std::max(longest, count);
+  }
+  close_up(weights, longest);
+}
+
+/// Memory of one thread, used again for each image.
+struct Scratch {
+  Weights rows, columns;
+  std::vector<std::int16_t> row;      // between the passes
+  std::vector<std::int32_t> doubled;  // weights of columns, each twice
+};
+
+void require_source(const Image& source, const Weights& rows, const Weights& columns) {
+  HEARTH_CHECK(ShapeError,
+               rows.begin >= 0 && columns.begin >= 0 && rows.end <= source.height && columns.end <= source.width,
+               "resize: needs rows ", rows.begin, " to ", rows.end, " and columns ", columns.begin, " to ", columns.end,
+               " of an image of ", source.height, " x ", source.width);
+}
+
+kernels::RowTaps row_taps(const Image& source, const Scratch& scratch, int y) {
+  const auto at = static_cast<std::size_t>(y);
+  return {source.row(scratch.rows.first[at]) + static_cast<std::ptrdiff_t>(scratch.columns.begin) * source.channels,
+          scratch.rows.of(y), scratch.rows.count[at]};
+}
+
+/// Of the source's row, the values that are used.
+std::size_t used_values(const Image& source, const Scratch& scratch) {
+  return static_cast<std::size_t>(scratch.columns.end - scratch.columns.begin) *
+         static_cast<std::size_t>(source.channels);
+}
+
+void resize_by_few(const Image& source, Scratch& scratch, Image& target) {
+  const Weights& columns = scratch.columns;
+  int taps = 1;
+  for (const int count : columns.count) taps = std::max(taps, count);
+  scratch.doubled.resize(columns.first.size() * static_cast<std::size_t>(taps));
+  auto doubled = scratch.doubled.begin();
+  for (int x = 0; x < target.width; ++x)
+    for (int k = 0; k < taps; ++k) {
+      // 1 is not among the values of 15 bits.
+      const int weight = std::min(columns.of(x)[k] * (1 << (15 - columns.bits)), 32767);
+      *doubled++ = weight * 65536 + (weight & 0xffff);
+    }
+  const std::size_t count = used_values(source, scratch);
+  const auto channels = static_cast<std::size_t>(source.channels);
+  scratch.row.resize(kernels::rows_at_once * (count + static_cast<std::size_t>(taps + target.width) * channels + 32));
+  const kernels::FewTaps few{columns.first.data(), scratch.doubled.data(), taps};
+  for (int done = 0; done < target.height;) {
+    const int rows = std::min(kernels::rows_at_once, target.height);
+    // The last ones, some of them a second time.
+    const int y = std::min(done, target.height - rows);
+    kernels::RowTaps group[kernels::rows_at_once];
+    for (int r = 0; r < rows; ++r) group[r] = row_taps(source, scratch, y + r);
+    kernels::resize_rows(group, rows, source.row_bytes(), scratch.rows.bits - kernels::resize_point, count, few,
+                         target.width, source.channels, target.row(y), scratch.row.data());
+    done = y + rows;
   }
 }
 
-void resize_columns_any(const std::uint8_t* row, const Weights& weights, int width, int channels, std::uint8_t* out) {
-  for (int x = 0; x < width; ++x) {
-    const std::int32_t* w = weights.values.data() + static_cast<std::ptrdiff_t>(x) * weights.most;
-    const std::uint8_t* in = row + static_cast<std::ptrdiff_t>(weights.first[static_cast<std::size_t>(x)]) * channels;
-    for (int c = 0; c < channels; ++c) {
-      std::int32_t sum = half;
-      for (int k = 0; k < weights.count[static_cast<std::size_t>(x)]; ++k) sum += in[k * channels + c] * w[k];
-      out[x * channels + c] = rounded(sum);
-    }
-  }
-}
-
-void resize_rows(const std::uint8_t* rows, std::size_t row_bytes, const Weights& weights, Image& target) {
-  std::vector<std::int32_t> sums(row_bytes);
+void resize_by_many(const Image& source, Scratch& scratch, Image& target) {
+  const Weights& columns = scratch.columns;
+  const std::size_t count = used_values(source, scratch);
+  scratch.row.resize(count + static_cast<std::size_t>(2 * columns.pairs) * static_cast<std::size_t>(source.channels) +
+                     16);
+  const kernels::ColumnTaps many{columns.first.data(), columns.values.data(), columns.pairs};
   for (int y = 0; y < target.height; ++y) {
-    const std::int32_t* w = weights.values.data() + static_cast<std::ptrdiff_t>(y) * weights.most;
-    const std::uint8_t* in = rows + static_cast<std::size_t>(weights.first[static_cast<std::size_t>(y)]) * row_bytes;
-    std::fill(sums.begin(), sums.end(), half);
-    for (int k = 0; k < weights.count[static_cast<std::size_t>(y)]; ++k, in += row_bytes) {
-      for (std::size_t i = 0; i < row_bytes; ++i) sums[i] += in[i] * w[k];
-    }
-    std::uint8_t* out = target.row(y);
-    for (std::size_t i = 0; i < row_bytes; ++i) out[i] = rounded(sums[i]);
+    const kernels::RowTaps taps = row_taps(source, scratch, y);
+    kernels::weigh_rows(taps.rows, source.row_bytes(), taps.weights, taps.taps,
+                        scratch.rows.bits - kernels::resize_point, count, scratch.row.data());
+    kernels::weigh_columns(scratch.row.data(), many, columns.bits + kernels::resize_point, target.width,
+                           source.channels, target.row(y));
   }
+}
+
+void resize_filtered(const Image& source, const Region& region, Image& target) {
+  thread_local Scratch scratch;
+  Weights& rows = scratch.rows;
+  Weights& columns = scratch.columns;
+  const Sizing& sizing = region.sizing;
+  const Box& window = sizing.window;
+  find_weights({region.area.top, region.area.height, sizing.height, window.top, window.height}, sizing.filter, 20,
+               rows);
+  find_weights({region.area.left, region.area.width, sizing.width, window.left, window.width, sizing.mirrored},
+               sizing.filter, 15, columns);
+  require_source(source, rows, columns);
+  for (int& first : columns.first) first -= columns.begin;
+  if (columns.are_few)
+    resize_by_few(source, scratch, target);
+  else
+    resize_by_many(source, scratch, target);
 }
 
 }  // namespace
+
+bool keeps_pixels(const Region& region) {
+  const Area& area = region.area;
+  return area.height == region.sizing.height && area.width == region.sizing.width && area.top == std::floor(area.top) &&
+         area.left == std::floor(area.left);
+}
 
 void resize(const Image& source, Box box, int height, int width, Image& target) {
   HEARTH_CHECK(ShapeError,
@@ -104,38 +252,39 @@ void resize(const Image& source, Box box, int height, int width, Image& target) 
                "resize: the box of ", box.height, " x ", box.width, " at (", box.top, ", ", box.left,
                ") is empty or leaves the image of ", source.height, " x ", source.width);
   HEARTH_CHECK(ShapeError, height > 0 && width > 0, "resize: to ", height, " x ", width, " pixels");
+  Region region;
+  region.sizing = {box, height, width, {0, 0, height, width}};
+  region.area = {1.0 * box.top, 1.0 * box.left, 1.0 * box.height, 1.0 * box.width};
+  resize(source, region, target);
+}
+
+void resize(const Image& source, const Region& region, Image& target) {
   HEARTH_CHECK(UsageError, &source != &target, "resize: source and target are the same image");
-  target.reshape(height, width, source.channels);
-  const int channels = source.channels;
-  const Weights vertical = triangle_weights(box.height, height);
-  const std::size_t row_bytes = target.row_bytes();
-  std::vector<std::uint8_t> narrowed(static_cast<std::size_t>(box.height) * row_bytes);
-  const Weights horizontal = triangle_weights(box.width, width);
-  for (int y = 0; y < box.height; ++y) {
-    const std::uint8_t* row = source.row(box.top + y) + static_cast<std::ptrdiff_t>(box.left) * channels;
-    std::uint8_t* out = narrowed.data() + static_cast<std::size_t>(y) * row_bytes;
-    if (box.width == width)
-      std::memcpy(out, row, row_bytes);
-    else if (channels == 3)
-      resize_columns<3>(row, horizontal, width, out);
-    else if (channels == 1)
-      resize_columns<1>(row, horizontal, width, out);
-    else
-      resize_columns_any(row, horizontal, width, channels, out);
-  }
-  if (box.height == height)
-    std::copy(narrowed.begin(), narrowed.end(), target.pixels.begin());
-  else
-    resize_rows(narrowed.data(), row_bytes, vertical, target);
+  const Box& window = region.sizing.window;
+  target.reshape(window.height, window.width, source.channels);
+  if (!keeps_pixels(region)) return resize_filtered(source, region, target);
+  const int top = static_cast<int>(region.area.top) + window.top;
+  const int left = static_cast<int>(region.area.left) + window.left;
+  HEARTH_CHECK(ShapeError,
+               top >= 0 && left >= 0 && window.height <= source.height - top && window.width <= source.width - left,
+               "resize: needs ", window.height, " x ", window.width, " pixels at (", top, ", ", left,
+               ") of an image of ", source.height, " x ", source.width);
+  crop(source, {top, left, window.height, window.width}, 0, target);
+  if (region.sizing.mirrored) flip_horizontally(target);
+}
+
+std::pair<int, int> with_shorter_side(int height, int width, int side) {
+  const std::int64_t shorter = std::min(height, width), longer = std::max(height, width);
+  HEARTH_CHECK(ShapeError, shorter > 0 && longer * side / shorter <= max_image_pixels, "resize: the part of ", height,
+               " x ", width, " to a shorter side of ", side, " pixels is empty or too large; of ", max_image_pixels,
+               " pixels at most");
+  const auto scaled = [&](int extent) { return static_cast<int>(extent * std::int64_t{side} / shorter); };
+  return {scaled(height), scaled(width)};
 }
 
 void resize_shorter_side(const Image& source, Box box, int side, Image& target) {
-  const std::int64_t shorter = std::min(box.height, box.width), longer = std::max(box.height, box.width);
-  HEARTH_CHECK(ShapeError, shorter > 0 && longer * side / shorter <= max_image_pixels, "resize: the part of ",
-               box.height, " x ", box.width, " to a shorter side of ", side, " pixels is empty or too large; of ",
-               max_image_pixels, " pixels at most");
-  const auto scaled = [&](int extent) { return static_cast<int>(extent * std::int64_t{side} / shorter); };
-  resize(source, box, scaled(box.height), scaled(box.width), target);
+  const auto [height, width] = with_shorter_side(box.height, box.width, side);
+  resize(source, box, height, width, target);
 }
 
 void crop(const Image& source, Box box, std::uint8_t fill, Image& target) {

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometry of images: cropping, flipping, and the antialiased bilinear resize that torchvision and Pillow use.
+// Geometry of images: cropping, flipping, and the antialiased resizes that torchvision and Pillow use.
 #pragma once
+
+#include <utility>
 
 #include "data/image/image.h"
 
 namespace hearth::data {
 
-/// Resizes the part `box` of `source` to height x width. A triangle filter as wide as one output pixel (at least one
-/// input pixel) weighs the inputs; pixels outside the box play no part. Arithmetic is 22-bit fixed point, rounded after
-/// each of the two passes, so the result does not depend on compiler or machine. ShapeError if the box leaves the
-/// source or either side is empty.
+/// Makes `target` the window of a resize, by the filter of its sizing; pixels outside of the box play no part, but one
+/// of which it covers a part counts in whole. Weights have 14 bits or more, values between the two passes 6 bits behind
+/// the point; all arithmetic is in integers, so the result does not depend on compiler or machine, and is Pillow's
+/// within a level. ShapeError where `source` lacks pixels of the region.
+void resize(const Image& source, const Region& region, Image& target);
+/// Whether a region is taken as it is, without a resize.
+bool keeps_pixels(const Region& region);
+/// Resizes the part `box` of `source` to height x width, bilinearly. ShapeError if the box leaves the source or either
+/// side is empty.
 void resize(const Image& source, Box box, int height, int width, Image& target);
 /// The same to a shorter side of `side` pixels, the longer one following, rounded down. ShapeError as there, and for a
 /// result of more than max_image_pixels.
 void resize_shorter_side(const Image& source, Box box, int side, Image& target);
+/// Height and width of that result. ShapeError as there.
+std::pair<int, int> with_shorter_side(int height, int width, int side);
 
 /// The part `box` of `source`, which may reach outside: there the result is `fill`.
 void crop(const Image& source, Box box, std::uint8_t fill, Image& target);

@@ -127,33 +127,41 @@ int evaluated_side(const TransformOptions& options) {
 }
 
 namespace {
+bool is_unchanged(const Region& region, const Image& image) {
+  const Box& window = region.sizing.window;
+  return keeps_pixels(region) && !region.sizing.mirrored && image.height == window.height &&
+         image.width == window.width;
+}
+
 /// Half of what is to spare, as torchvision's center_crop has it: halves are rounded to the even side.
 int centred(int spare) { return spare / 2 + (spare % 4 == 3 ? 1 : 0); }
 }  // namespace
 
-void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target) {
-  HEARTH_CHECK(ShapeError, source.height > 0 && source.width > 0, "resize: an empty image");
+Sizing centre_of(int height, int width, int side, int size) {
+  HEARTH_CHECK(ShapeError, height > 0 && width > 0, "resize: an empty image");
   HEARTH_CHECK(ShapeError, 0 < size && size <= side && std::int64_t{side} * side <= max_image_pixels,
                "resize: the centre of ", size, " pixels of a shorter side of ", side,
                "; wanted is 0 < size <= side, and ", max_image_pixels, " pixels at most");
   // Of a long image only the middle, with some room for the filter: the rest, cut off later, could be of any length.
   const std::int64_t longest = std::min<std::int64_t>(4 * std::int64_t{side}, max_image_pixels / side);
-  const int kept = static_cast<int>(std::min(source.height, source.width) * longest / side);
-  const int height = std::min(source.height, kept), width = std::min(source.width, kept);
-  resize_shorter_side(source, {(source.height - height) / 2, (source.width - width) / 2, height, width}, side, scratch);
-  crop(scratch, {centred(scratch.height - size), centred(scratch.width - size), size, size}, 0, target);
+  const int kept = static_cast<int>(std::min(height, width) * longest / side);
+  const int rows = std::min(height, kept), columns = std::min(width, kept);
+  const auto [to_height, to_width] = with_shorter_side(rows, columns, side);
+  return {{(height - rows) / 2, (width - columns) / 2, rows, columns},
+          to_height,
+          to_width,
+          {centred(to_height - size), centred(to_width - size), size, size}};
 }
 
-void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target) {
-  HEARTH_CHECK(ShapeError, source.height > 0 && source.width > 0, "resize: an empty image");
-  const int longer = std::max(source.height, source.width);
+Sizing whole_within(int height, int width, int size) {
+  HEARTH_CHECK(ShapeError, height > 0 && width > 0, "resize: an empty image");
+  HEARTH_CHECK(ShapeError, size > 0, "resize: to ", size, " pixels");
+  const int longer = std::max(height, width);
   const auto scaled = [&](int extent) {
     return std::max(static_cast<int>((static_cast<std::int64_t>(extent) * size + longer / 2) / longer), 1);
   };
-  const int height = scaled(source.height);
-  const int width = scaled(source.width);
-  resize(source, {0, 0, source.height, source.width}, height, width, scratch);
-  crop(scratch, {(height - size) / 2, (width - size) / 2, size, size}, fill, target);
+  const int to_height = scaled(height), to_width = scaled(width);
+  return {{0, 0, height, width}, to_height, to_width, {0, 0, to_height, to_width}};
 }
 
 Normalizer::Normalizer(int channels, const std::vector<double>& mean, const std::vector<double>& std)
@@ -223,34 +231,54 @@ Transforms::Transforms(ImageShape input, TransformOptions options, bool training
   }
 }
 
-void Transforms::resize_step(Image& image, Image& scratch, Random& random) const {
+bool Transforms::mirrors_at_once() const {
+  return training_ && options_.horizontal_flip && options_.padded_crop == 0 && options_.fit != Fit::pad;
+}
+
+Sizing Transforms::sizing(int height, int width, Random& random) const {
   const int size = options_.image_size;
-  if (size == 0) return;
-  if (options_.random_resized_crop && training_) {
-    const Box box = draw_resized_crop(image.height, image.width, options_.crop, random);
-    resize(image, box, size, size, scratch);
-    std::swap(image, scratch);
-    return;
+  Sizing sizing;
+  if (size == 0) {
+    sizing = unchanged(height, width);
+  } else if (options_.random_resized_crop && training_) {
+    const Box box = draw_resized_crop(height, width, options_.crop, random);
+    sizing = {box, size, size, {0, 0, size, size}};
+  } else if (options_.fit == Fit::stretch) {
+    sizing = {{0, 0, height, width}, size, size, {0, 0, size, size}};
+  } else if (options_.fit == Fit::pad) {
+    sizing = whole_within(height, width, size);
+  } else {
+    sizing = centre_of(height, width, evaluated_side(options_), size);
   }
-  if (image.height == size && image.width == size && (options_.fit != Fit::crop || !options_.random_resized_crop))
-    return;
-  if (options_.fit == Fit::stretch) {
-    resize(image, {0, 0, image.height, image.width}, size, size, scratch);
-    std::swap(image, scratch);
-    return;
-  }
-  Image resized;
-  if (options_.fit == Fit::pad) {
-    resize_and_pad(image, size, margin_, resized, scratch);
-    std::swap(image, scratch);
-    return;
-  }
-  resize_and_center(image, evaluated_side(options_), size, resized, scratch);
-  std::swap(image, scratch);
+  sizing.filter = options_.filter;
+  sizing.scaled_decoding = options_.scaled_decoding;
+  sizing.mirrored = mirrors_at_once() && random.below(2) == 1;
+  return sizing;
 }
 
 void Transforms::augment(Image& image, Image& scratch, Random& random) const {
-  resize_step(image, scratch, random);
+  const Region region = region_of_whole(image, [&](int height, int width) { return sizing(height, width, random); });
+  if (!is_unchanged(region, image)) {
+    resize(image, region, scratch);
+    std::swap(image, scratch);
+  }
+  change(image, scratch, random);
+}
+
+void Transforms::augment(Image& decoded, const Region& region, Image& image, Image& scratch, Random& random) const {
+  if (is_unchanged(region, decoded))
+    std::swap(decoded, image);
+  else
+    resize(decoded, region, image);
+  change(image, scratch, random);
+}
+
+void Transforms::change(Image& image, Image& scratch, Random& random) const {
+  const int size = options_.image_size;
+  if (size > 0 && (image.height < size || image.width < size)) {
+    crop(image, {(image.height - size) / 2, (image.width - size) / 2, size, size}, margin_, scratch);
+    std::swap(image, scratch);
+  }
   if (training_) {
     if (options_.padded_crop > 0) {
       const int pad = options_.padded_crop;
@@ -260,7 +288,7 @@ void Transforms::augment(Image& image, Image& scratch, Random& random) const {
       crop(image, {top, left, image.height, image.width}, margin_, scratch);
       std::swap(image, scratch);
     }
-    if (options_.horizontal_flip && random.below(2) == 1) flip_horizontally(image);
+    if (options_.horizontal_flip && !mirrors_at_once() && random.below(2) == 1) flip_horizontally(image);
     rand_augment(image, scratch, options_.rand_augment, fill_, random);
     if (any_jitter(options_.color_jitter)) jitter_color(image, options_.color_jitter, random);
   }
@@ -281,6 +309,10 @@ Box Transforms::draw_erased(Random& random) const {
 
 void Transforms::apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const {
   augment(image, scratch, random);
+  finish(image, random, dtype, target);
+}
+
+void Transforms::finish(const Image& image, Random& random, DType dtype, std::byte* target) const {
   visit_dtype("loader", dtype, Types<float, bf16, f16>{},
               [&]<class T>() { normalizer_.apply(image, reinterpret_cast<T*>(target)); });
   const Box box = draw_erased(random);
@@ -295,6 +327,10 @@ void Transforms::apply(Image& image, Image& scratch, Random random, DType dtype,
 
 Box Transforms::apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const {
   augment(image, scratch, random);
+  return finish_pixels(image, random, target);
+}
+
+Box Transforms::finish_pixels(const Image& image, Random& random, std::uint8_t* target) const {
   std::copy(image.pixels.begin(), image.pixels.end(), target);
   return draw_erased(random);
 }

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "data/dataset.h"
 #include "data/image/image.h"
+#include "data/quarantine.h"
 
 namespace hearth::data {
 
@@ -65,8 +66,11 @@ enum class Fit {
 
 /// How images become inputs. The random parts apply to training only.
 struct TransformOptions {
-  int image_size = 0;   ///< side of the square input; 0 keeps the set's size
-  Fit fit = Fit::crop;  ///< how an image becomes that square
+  int image_size = 0;                            ///< side of the square input; 0 keeps the set's size
+  Fit fit = Fit::crop;                           ///< how an image becomes that square
+  ResizeFilter filter = ResizeFilter::bilinear;  ///< of every resize
+  /// JPEGs are decoded at 1/2, 1/4 or 1/8 of their size where at least so many times the pixels of the input are taken.
+  bool scaled_decoding = true;
   /// Evaluation by Fit::crop, where training uses random_resized_crop: the centre image_size of a shorter side of
   /// image_size / eval_crop.
   double eval_crop = 0.875;
@@ -90,14 +94,13 @@ HEARTH_API void jitter_color(Image& image, const ColorJitter& options, Random& r
 /// The shorter side to which evaluation resizes an image by Fit::crop, in pixels: image_size / eval_crop, rounded,
 /// where training takes random boxes. With the other fits, which make squares of image_size, that.
 HEARTH_API int evaluated_side(const TransformOptions& options);
-/// Resizes the shorter side to `side` (the longer one follows, rounded down), then takes the centre `size` x `size`. Of
-/// an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image, unless 0 <
-/// size <= side, and for more than max_image_pixels.
-HEARTH_API void resize_and_center(const Image& source, int side, int size, Image& scratch, Image& target);
-
-/// Resizes the longer side to `size` (the shorter one follows, rounded, at least 1) and puts the result in the middle
-/// of `size` x `size` of `fill`. ShapeError for an empty image or a `size` below 1.
-HEARTH_API void resize_and_pad(const Image& source, int size, std::uint8_t fill, Image& scratch, Image& target);
+/// The shorter side becomes `side` (the longer one follows, rounded down), of which the centre `size` x `size` is
+/// taken. Of an image more than four times as long as wide, only the middle is resized. ShapeError for an empty image,
+/// unless 0 < size <= side, and for more than max_image_pixels.
+HEARTH_API Sizing centre_of(int height, int width, int side, int size);
+/// The longer side becomes `size` (the shorter one follows, rounded, at least 1). ShapeError for an empty image or a
+/// `size` below 1.
+HEARTH_API Sizing whole_within(int height, int width, int size);
 
 /// (pixel / 255 - mean) / std for every 8-bit value, worked out once in double and rounded once to the element type.
 class HEARTH_API Normalizer {
@@ -128,20 +131,31 @@ class HEARTH_API Transforms {
   ImageShape output_shape() const { return output_; }
   bool training() const { return training_; }
   const TransformOptions& options() const { return options_; }
+  /// The first step, of an image of this size: what of it is resized, and how. Draws the random box, and whether the
+  /// result is mirrored where nothing comes between.
+  Sizing sizing(int height, int width, Random& random) const;
   /// The steps before normalisation. `image` is the input and afterwards the result; `scratch` is overwritten.
   void augment(Image& image, Image& scratch, Random& random) const;
+  /// The same of a region that sizing() has chosen, into `image`; `random` goes on behind the draws for that. `decoded`
+  /// has any content afterwards.
+  void augment(Image& decoded, const Region& region, Image& image, Image& scratch, Random& random) const;
   /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
   void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
+  /// All steps behind augment().
+  void finish(const Image& image, Random& random, DType dtype, std::byte* target) const;
   /// The steps before normalisation, for images that are normalised elsewhere; writes output_shape() pixels to
   /// `target`. Returns the box that erasing is to set to 0 after normalisation; an empty one where it leaves the image
   /// alone.
   Box apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const;
+  /// The same behind augment().
+  Box finish_pixels(const Image& image, Random& random, std::uint8_t* target) const;
   const Normalizer& normalizer() const { return normalizer_; }
   /// Whether some images lose a box.
   bool erases() const { return training_ && options_.erasing.probability > 0; }
 
  private:
-  void resize_step(Image& image, Image& scratch, Random& random) const;
+  bool mirrors_at_once() const;
+  void change(Image& image, Image& scratch, Random& random) const;
   Box draw_erased(Random& random) const;
 
   TransformOptions options_;
@@ -167,7 +181,8 @@ class HEARTH_API PixelHistogram {
 };
 
 /// Measured over the first `most` samples.
-HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most);
+HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most,
+                                                BadSamplePolicy policy = BadSamplePolicy::fail);
 
 /// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
 struct PairMix {

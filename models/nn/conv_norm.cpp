@@ -2,9 +2,11 @@
 // A convolution and the batch normalisation behind it.
 #include "models/nn/conv_norm.h"
 
+#include <optional>
 #include <vector>
 
 #include "ops/conv/residual_block.h"
+#include "ops/norm/batch_norm_pool.h"
 #include "ops/norm/channel_moments.h"
 
 namespace hearth::nn {
@@ -34,20 +36,41 @@ Tensor ConvNorm::convolved_and_normalized(const Tensor& x, const Tensor& residua
 
 bool ConvNorm::is_watched() const { return Module::is_watched() || convolution.is_watched() || norm.is_watched(); }
 
-Tensor ConvNorm::residual_block(std::span<ConvNorm* const> layers, Module* shortcut, const Tensor& x) {
+detail::BlockLayer ConvNorm::as_block_layer() const {
+  return {convolution.weight, convolution.options(), norm.weight,   norm.bias,
+          norm.running_mean,  norm.running_var,      norm.options()};
+}
+
+Tensor ConvNorm::residual_block(std::span<ConvNorm* const> layers, ConvNorm* shortcut, const Tensor& x) {
   std::vector<detail::BlockLayer> parts;
   bool watched = false;
-  for (const ConvNorm* const layer : layers) {
-    watched = watched || layer->is_watched() || layer->convolution.bias.defined();
-    const BatchNorm& norm = layer->norm;
-    parts.push_back({layer->convolution.weight, layer->convolution.options(), norm.weight, norm.bias, norm.running_mean,
-                     norm.running_var, norm.options()});
-  }
-  if (!watched && detail::why_no_residual_block(x, parts).empty() && detail::prefers_residual_block(x, parts))
-    return detail::residual_block(x, shortcut == nullptr ? Tensor() : (*shortcut)(x), parts);
+  const auto look_at = [&](const ConvNorm& layer) {
+    watched = watched || layer.is_watched() || layer.convolution.bias.defined();
+    return layer.as_block_layer();
+  };
+  for (const ConvNorm* const layer : layers) parts.push_back(look_at(*layer));
+  std::optional<detail::BlockLayer> projection;
+  if (shortcut != nullptr) projection = look_at(*shortcut);
+  const detail::BlockLayer* const other = projection ? &*projection : nullptr;
+  if (!watched && detail::why_no_residual_block(x, parts, other).empty() &&
+      detail::prefers_residual_block(x, parts, other))
+    return detail::residual_block(x, parts, other);
   Tensor y = x;
   for (ConvNorm* const layer : layers.first(layers.size() - 1)) y = (*layer)(y);
   return shortcut == nullptr ? (*layers.back())(y, x) : (*layers.back())(y, *shortcut, x);
+}
+
+Tensor ConvNorm::pooled(const Tensor& x, const MaxPool2dOptions& pool) {
+  if (is_watched()) return max_pool2d((*this)(x), pool);
+  ChannelMoments moments;
+  const Tensor y =
+      convolution.observed([&] { return convolution.convolved(x, norm.is_training() ? &moments : nullptr); });
+  if (!detail::why_no_batch_norm_pool(y, norm.options(), pool).empty())
+    return max_pool2d(norm.observed([&] { return norm.normalized(y, {}, &moments); }), pool);
+  return norm.observed([&] {
+    return detail::batch_norm_pool(y, norm.weight, norm.bias, norm.options(), norm.running_mean, norm.running_var, pool,
+                                   &moments);
+  });
 }
 
 }  // namespace hearth::nn

@@ -102,14 +102,15 @@ __global__ void __launch_bounds__(tile::threads)
 }
 
 template <Pass pass, class TA, class TB, class Into, class Read = AsStored<TB>>
-void run_pass(cuda::Stream& stream, const Geometry& g, const Tiles& t, const Tensor& left, const Tensor& right,
-              const Tensor& result, const Into& into, const Read& read = {}, Conv2dEpilogue* epilogue = nullptr) {
-  const cuda::LaunchShape shape{cuda::blocks_for(t.count, 1), tile::threads};
+void run_pass(cuda::Stream& stream, const ConvShape& shape, const Geometry& g, const Tiles& t, const Tensor& left,
+              const Tensor& right, const Tensor& result, const Into& into, const Read& read = {},
+              Conv2dEpilogue* epilogue = nullptr, Tensor* unfinished = nullptr) {
+  const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), tile::threads};
   launch_tiles(stream, {"conv2d", "conv2d parts", "conv2d sum"}, t, result, pass == Pass::forward ? g.k : result.size(),
-               into, [&]<class To>(const char* name, const To& store, std::int64_t part_elements) {
-                 const std::int64_t moved =
-                     bytes_of_pass(left, right, into, t.split, result, part_elements, sizeof(typename To::Element));
-                 cuda::launch(stream, name, shape.moving(moved), conv2d_tiles_kernel<pass, TA, TB, To, Read>, g, t,
+               into, unfinished, [&]<class To>(const char* name, const To& store, std::int64_t part_elements) {
+                 const std::int64_t moved = bytes_of_pass<pass>(shape, left, right, into, t.split, result,
+                                                                part_elements, sizeof(typename To::Element));
+                 cuda::launch(stream, name, launch.moving(moved), conv2d_tiles_kernel<pass, TA, TB, To, Read>, g, t,
                               left.data<TA>(), right.data<TB>(), read, part_elements, store,
                               part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
                });
@@ -122,15 +123,16 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
   const Tiles t = tiles_of(problem.shape, problem.pass, tile::side, tile::depth);
   if (problem.pass == Pass::backward_data)
     return with_data_store<T>(o, t, [&](const Tiles& tiles, const auto& store) {
-      run_pass<Pass::backward_data, T, W>(stream, g, tiles, o.y, o.w, o.x, store);
+      run_pass<Pass::backward_data, T, W>(stream, problem.shape, g, tiles, o.y, o.w, o.x, store);
     });
   with_read<T>(o.fusion, [&](const auto& read) {
     if (problem.pass == Pass::forward) {
       const Tensor row = tile::bias_row(o.b, o.y);
       const auto store = tile::store_of<T>(o.y, row, false, takes_relu(o.epilogue));
-      return run_pass<Pass::forward, T, W>(stream, g, t, o.x, o.w, o.y, store, read, o.epilogue);
+      return run_pass<Pass::forward, T, W>(stream, problem.shape, g, t, o.x, o.w, o.y, store, read, o.epilogue);
     }
-    run_pass<Pass::backward_weights, T, T>(stream, g, t, o.y, o.x, o.w, tile::store_of<W>(o.w, Tensor(), false), read);
+    run_pass<Pass::backward_weights, T, T>(stream, problem.shape, g, t, o.y, o.x, o.w,
+                                           tile::store_of<W>(o.w, Tensor(), false), read, nullptr, o.unfinished);
     if (o.b.defined()) sum_rows(stream, o.y, o.b);
   });
 }

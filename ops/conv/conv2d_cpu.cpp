@@ -27,7 +27,7 @@ std::string beyond_f32(const ConvProblem& problem) {
   return "";
 }
 
-/// The problem in the types that the candidates take: f16 as f32, and b as f32. What else follows is left to the op.
+/// The problem in the types that the candidates take: f16 as f32, and b as f32. What else follows is no part of it.
 ConvProblem taken(ConvProblem problem) {
   if (problem.activations == DType::f16) problem.activations = problem.weights = DType::f32;
   if (problem.bias) problem.bias = DType::f32;
@@ -48,7 +48,7 @@ void run_in_f32(Pass pass, bool all, const Conv2dOperands& o, Run&& run) {
              makes_y = pass == Pass::forward;
   const Tensor x = all ? in_f32(o.x, makes_x) : o.x, w = all ? in_f32(o.w, makes_w) : o.w,
                y = all ? in_f32(o.y, makes_y) : o.y, b = in_f32(o.b, makes_w);
-  run(Conv2dOperands{x, w, b, y});
+  run(Conv2dOperands{x, w, b, y, o.epilogue});
   const auto narrow_back = [](const Tensor& wide, const Tensor& result) {
     if (result.defined() && !wide.same_storage(result)) result.copy_from(wide);
   };
@@ -93,6 +93,7 @@ void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperand
                                       with_f16<conv2d_amx>(),
                                       with_f16<conv2d_direct_bf16>(),
                                       with_f16<conv2d_paired_bf16>(),
+                                      with_f16<conv2d_winograd>(),
                                       with_f16<conv2d_unfolded>(),
                                       with_f16<conv2d_onednn>(),
                                       {"im2col", takes_all, run_im2col}},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a convolution on the device.
+#include <algorithm>
 #include <limits>
 
 #include "autograd/accumulate.h"
@@ -158,7 +159,10 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
     if (is_result_of(problem.pass, o, wanted) && !result.same_storage(wanted)) wanted.copy_from(result);
   };
   give_back(x, o.x);
-  give_back(w, o.w);
+  if (o.unfinished != nullptr && is_result_of(problem.pass, o, o.w) && w.dtype() != o.w.dtype())
+    *o.unfinished = w;
+  else
+    give_back(w, o.w);
   give_back(y, o.y);
   if (problem.pass == Pass::forward && o.b.defined() && !planned.bias) add_bias(stream, o.b, o.y);
   if (planned.relu) o.epilogue->activation = Activation::none;
@@ -280,7 +284,7 @@ void run_tensor_cores(const ConvProblem& problem, const Conv2dOperands& o) {
   const bool reads_y = problem.pass != Pass::forward;
   const Tensor x = reads_x ? aligned(o.x, dtype) : o.x, w = reads_w ? aligned(o.w, dtype) : o.w,
                y = reads_y ? aligned(o.y, dtype) : o.y;
-  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate, o.fusion});
+  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate, o.fusion, o.unfinished});
 }
 
 void run_mma(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }
@@ -325,9 +329,22 @@ ConvProblem problem_of(const cuda::Stream& stream, const ConvShape& shape, Pass 
 
 }  // namespace
 
-bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
-  const auto run = candidates().choose(problem_of(stream, shape, pass, images)).run;
-  return run == run_mma || run == run_portable;
+bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images, const Spared& spared) {
+  const ConvProblem problem = problem_of(stream, shape, pass, images);
+  const auto run = candidates().choose(problem).run;
+  if (run == run_mma || run == run_portable) return true;
+  if (spared.beside == 0 || candidates().is_preferred() || !mma_unsupported(problem).empty()) return false;
+  // Of an H100: 80 % of a copy, and half of what is taken to be the library's rate. A native data gradient multiplies
+  // for each pixel of x with each tap, also where a stride passes over it.
+  constexpr double bytes_a_us = 2.4e6, native_flops_a_us = 240e6, library_flops_a_us = 480e6;
+  const double bytes = static_cast<double>(operand_bytes(shape, images)), flops = flops_of(shape),
+               along = static_cast<double>(spared.along), beside = static_cast<double>(spared.beside),
+               strides = pass == Pass::backward_data
+                             ? static_cast<double>(shape.h * shape.w) / static_cast<double>(shape.p * shape.q)
+                             : 1.0;
+  const double native = std::max(strides * flops / native_flops_a_us, (bytes + along) / bytes_a_us),
+               library = std::max(flops / library_flops_a_us, bytes / bytes_a_us) + beside / bytes_a_us;
+  return native <= library;
 }
 
 bool library_takes_norm(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images, bool through) {

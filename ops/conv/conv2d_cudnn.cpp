@@ -102,7 +102,9 @@ Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32,
     const Descriptor& sum = graph.channels(operand_sum, CUDNN_DATA_FLOAT, s.k);
     graph.channel_sums(y, sum, graph.channels(operand_squares, CUDNN_DATA_FLOAT, s.k));
   }
-  return graph.plan(target, {.exact_f32 = exact_f32, .repeatable = problem.repeatable}, timed);
+  Plan plan = graph.plan(target, {.exact_f32 = exact_f32, .repeatable = problem.repeatable}, timed);
+  if (problem.pass != Pass::backward_data) plan.bytes -= skipped_bytes(s, problem.activations);
+  return plan;
 }
 
 using Plans = PlanCache<std::pair<ConvProblem, bool>, Plan>;

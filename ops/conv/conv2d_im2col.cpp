@@ -82,7 +82,7 @@ void backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
   // Each piece owns a block of dw: some filters of one group times some taps, wide enough for the product's kernel.
   const std::int64_t taps_a_piece = std::min(z.taps, (63 + z.channels) / z.channels);
   const std::int64_t tap_pieces = (z.taps + taps_a_piece - 1) / taps_a_piece;
-  const std::int64_t filters_a_piece = s.groups * tap_pieces >= 8 ? z.filters : std::min<std::int64_t>(z.filters, 64);
+  const std::int64_t filters_a_piece = std::min<std::int64_t>(z.filters, s.groups * tap_pieces >= 8 ? 128 : 64);
   const std::int64_t filter_pieces = (z.filters + filters_a_piece - 1) / filters_a_piece;
   const std::int64_t tile = tile_rows(taps_a_piece * z.channels * static_cast<std::int64_t>(sizeof(T)));
   cpu::parallel_chunks(s.groups * tap_pieces * filter_pieces, [&](std::int64_t piece) {

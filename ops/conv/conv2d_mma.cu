@@ -102,7 +102,10 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
       }
       mma_tile::visit_own(sum, z.row, z.column, t.rows, t.columns,
                           [&](std::int64_t r, std::int64_t c, float first, float second, bool both) {
-                            own.pair(origin + r * row_step + c, first_filter + c, first, second, both);
+                            if constexpr (std::is_same_v<Into, AddingSubsampled<T>>)
+                              own.pair_of(r, origin + r * row_step + c, c, first, second);
+                            else
+                              own.pair(origin + r * row_step + c, first_filter + c, first, second, both);
                           });
     }
     // Long sums come in parts, of f32, and leave none.
@@ -114,14 +117,15 @@ __global__ void __launch_bounds__(mma_tile::threads, 2)
 
 template <Pass pass, class T, class Into, class Read = AsStored<T>>
 void run_pass(cuda::Stream& stream, const ConvShape& shape, const Tiles& t, const Tensor& left, const Tensor& right,
-              const Tensor& result, const Into& into, const Read& read = {}, Conv2dEpilogue* epilogue = nullptr) {
+              const Tensor& result, const Into& into, const Read& read = {}, Conv2dEpilogue* epilogue = nullptr,
+              Tensor* unfinished = nullptr) {
   const Geometry g = geometry_of(shape);
   const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), mma_tile::threads, mma_tile::shared_bytes};
   launch_tiles(stream, {"conv2d mma", "conv2d mma parts", "conv2d sum"}, t, result,
-               pass == Pass::forward ? shape.k : result.size(), into,
+               pass == Pass::forward ? shape.k : result.size(), into, unfinished,
                [&]<class To>(const char* name, const To& store, std::int64_t part_elements) {
-                 const std::int64_t moved =
-                     bytes_of_pass(left, right, into, t.split, result, part_elements, sizeof(typename To::Element));
+                 const std::int64_t moved = bytes_of_pass<pass>(shape, left, right, into, t.split, result,
+                                                                part_elements, sizeof(typename To::Element));
                  cuda::launch(stream, name, launch.moving(moved), conv2d_mma_kernel<pass, T, To, Read>, g, t,
                               left.data<T>(), right.data<T>(), read, part_elements, store,
                               part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
@@ -143,7 +147,7 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
       return run_pass<Pass::forward, T>(stream, shape, t, o.x, o.w, o.y, store, read, o.epilogue);
     }
     const auto weights = [&]<class W>(const tile::Store<W>& store) {
-      run_pass<Pass::backward_weights, T>(stream, shape, t, o.y, o.x, o.w, store, read);
+      run_pass<Pass::backward_weights, T>(stream, shape, t, o.y, o.x, o.w, store, read, nullptr, o.unfinished);
     };
     if (o.w.dtype() == DType::f32)
       weights(tile::store_of<float>(o.w, Tensor(), false));

@@ -17,6 +17,11 @@ ConvShape conv2d_shape(const Shape& x, const Shape& w, const Tensor& b, const Co
 /// is cleared.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, ChannelMoments* moments);
 
+/// Throws what batch_norm() does for arguments that do not fit.
+void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                      const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+                      const ChannelMoments* moments);
+
 /// batch_norm(). `moments`, where given and not empty, are those of x, which is then not read for them on a device (by
 /// the CPU it is). UsageError for those of another tensor.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,

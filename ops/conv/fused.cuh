@@ -17,16 +17,48 @@ struct AddingStore {
   const T* added;
   const std::uint8_t* mask;
 
-  __device__ acc_t<T> total(std::int64_t at, acc_t<T> sum) const {
-    const bool open = mask == nullptr || (mask[at / 8] >> (at % 8) & 1u) != 0;
-    return open ? sum + cuda::upcast(added[at]) : sum;
-  }
+  /// The bits from that of `at` on, in its byte.
+  __device__ unsigned bits_at(std::int64_t at) const { return mask == nullptr ? 3u : mask[at / 8] >> (at % 8); }
   __device__ void operator()(std::int64_t at, std::int64_t, acc_t<T> sum) const {
-    c[at] = cuda::cast_down<T>(total(at, sum));
+    c[at] = cuda::cast_down<T>((bits_at(at) & 1u) != 0 ? sum + cuda::upcast(added[at]) : sum);
   }
   __device__ void pair(std::int64_t at, std::int64_t, acc_t<T> first, acc_t<T> second, bool) const {
-    const cuda::Pack<T, 2> values{cuda::cast_down<T>(total(at, first)), cuda::cast_down<T>(total(at + 1, second))};
-    cuda::store_pack(c + at, values);
+    const unsigned bits = bits_at(at);
+    const auto more = cuda::load_pack<2>(added + at);
+    if ((bits & 1u) != 0) first += cuda::upcast(more.at[0]);
+    if ((bits & 2u) != 0) second += cuda::upcast(more.at[1]);
+    cuda::store_pack(c + at, cuda::Pack<T, 2>{cuda::cast_down<T>(first), cuda::cast_down<T>(second)});
+  }
+};
+
+/// c[at] = sum + what `added` has for the pixel, which is that of every `step_h`-th line and `step_w`-th column.
+template <class T>
+struct AddingSubsampled {
+  using Element = T;
+  T* c;
+  const T* added;  ///< [n, p, q, channels]
+  int channels, h, w, p, q, step_h, step_w;
+
+  /// The channels of a pixel of c, or null.
+  __device__ const T* of_pixel(std::int64_t pixel) const {
+    const int at = static_cast<int>(pixel), line = at / w, column = at - line * w, image = line / h,
+              row = line - image * h;
+    if (row % step_h != 0 || column % step_w != 0) return nullptr;
+    return added + (static_cast<std::int64_t>(image * p + row / step_h) * q + column / step_w) * channels;
+  }
+  __device__ void operator()(std::int64_t at, std::int64_t, acc_t<T> sum) const {
+    const T* const from = of_pixel(at / channels);
+    c[at] = cuda::cast_down<T>(from != nullptr ? sum + cuda::upcast(from[at % channels]) : sum);
+  }
+  /// Of a pixel, whose channels begin at `at` - channel.
+  __device__ void pair_of(std::int64_t pixel, std::int64_t at, std::int64_t channel, acc_t<T> first,
+                          acc_t<T> second) const {
+    if (const T* const from = of_pixel(pixel); from != nullptr) {
+      const auto values = cuda::load_pack<2>(from + channel);
+      first += cuda::upcast(values.at[0]);
+      second += cuda::upcast(values.at[1]);
+    }
+    cuda::store_pack(c + at, cuda::Pack<T, 2>{cuda::cast_down<T>(first), cuda::cast_down<T>(second)});
   }
 };
 
@@ -92,26 +124,37 @@ __device__ void store_behind_norm(const BehindNorm<T>& to, const TilePart& part,
   }
 }
 
-/// tile::launch_split(), of which what stores whole tiles needs no second launch.
+/// tile::launch_split(), of which what stores whole tiles needs no second launch, nor do parts that are left
+/// `unfinished`, unless that is null.
 template <class Into, class Run>
 void launch_tiles(cuda::Stream& stream, const tile::LaunchNames& names, const Tiles& t, const Tensor& result,
-                  std::int64_t columns, const Into& into, const Run& run) {
-  if constexpr (std::is_same_v<Into, BehindNorm<typename Into::Element>>)
+                  std::int64_t columns, const Into& into, Tensor* unfinished, const Run& run) {
+  using A = acc_t<typename Into::Element>;
+  if constexpr (std::is_same_v<Into, BehindNorm<typename Into::Element>>) {
     run(names.whole, into, std::int64_t{0});
-  else
+  } else if (unfinished != nullptr && t.split.count > 1) {
+    *unfinished = Tensor::empty({t.split.count, result.size()}, dtype_of<A>(), result.device());
+    run(names.parts, tile::Store<A>{unfinished->data<A>(), nullptr, false, false}, result.size());
+  } else {
     tile::launch_split(stream, names, t.split, result, columns, into, run);
+  }
 }
 
 /// What a launch of a pass moves: its operands, the result or its parts, and what the store reads beside.
-template <class Into>
-std::int64_t bytes_of_pass(const Tensor& left, const Tensor& right, const Into& into, const tile::Split& split,
-                           const Tensor& result, std::int64_t part_elements, std::size_t part_element) {
+template <Pass pass, class Into>
+std::int64_t bytes_of_pass(const ConvShape& shape, const Tensor& left, const Tensor& right, const Into& into,
+                           const tile::Split& split, const Tensor& result, std::int64_t part_elements,
+                           std::size_t part_element) {
   using T = typename Into::Element;
   std::int64_t in = cuda::bytes_of(left, right);
+  if constexpr (pass != Pass::backward_data) in -= skipped_bytes(shape, left.dtype());
   if constexpr (std::is_same_v<Into, BehindNorm<T>>)
     in += cuda::bytes_of(result) + 16 * into.channels * into.runs;
   else if constexpr (std::is_same_v<Into, AddingStore<T>>)
     in += cuda::bytes_of(result) + (into.mask == nullptr ? 0 : result.size() / 8);
+  else if constexpr (std::is_same_v<Into, AddingSubsampled<T>>)
+    in += cuda::bytes_of(result) / (static_cast<std::int64_t>(into.h) * into.w) *
+          (static_cast<std::int64_t>(into.p) * into.q);
   else
     in += into.accumulate ? cuda::bytes_of(result) : 0;
   return tile::moved_by(in, split, result, part_elements, part_element);
@@ -128,6 +171,13 @@ void with_data_store(const Conv2dOperands& o, Tiles t, F&& f) {
     *fusion->sums = {Tensor::empty({2, channels, t.row_tiles}, DType::f64, dx.device()), t.side};
     return f(t, BehindNorm<T>{dx.data<T>(), fusion->before.data<T>(), fusion->coefficients.data<acc_t<T>>(),
                               fusion->sums->parts.data<double>(), channels, t.row_tiles});
+  }
+  if (fusion != nullptr && fusion->added.defined() && (fusion->added_stride.h != 1 || fusion->added_stride.w != 1)) {
+    const auto size = [](std::int64_t value) { return static_cast<int>(value); };
+    const Tensor& added = fusion->added;
+    return f(t, AddingSubsampled<T>{dx.data<T>(), added.data<T>(), size(dx.dim(3)), size(dx.dim(1)), size(dx.dim(2)),
+                                    size(added.dim(1)), size(added.dim(2)), size(fusion->added_stride.h),
+                                    size(fusion->added_stride.w)});
   }
   if (fusion != nullptr && fusion->added.defined())
     return f(t, AddingStore<T>{dx.data<T>(), fusion->added.data<T>(), cuda::data_or_null<std::uint8_t>(fusion->mask)});

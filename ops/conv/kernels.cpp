@@ -2,6 +2,8 @@
 // What a convolution is on every device: the problem that its implementation is chosen by, and its arithmetic count.
 #include "ops/conv/kernels.h"
 
+#include <algorithm>
+
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "core/shape.h"
@@ -13,6 +15,20 @@ double flops_of(const ConvShape& s) {
   double flops = 2.0;
   for (const std::int64_t extent : {s.n, s.p, s.q, s.k, s.r, s.s, s.c / s.groups}) flops *= static_cast<double>(extent);
   return flops;
+}
+
+std::int64_t operand_bytes(const ConvShape& s, DType dtype) {
+  const std::int64_t x = s.n * s.h * s.w * s.c, w = s.k * s.r * s.s * (s.c / s.groups), y = s.n * s.p * s.q * s.k;
+  return (x + w + y) * static_cast<std::int64_t>(size_of(dtype));
+}
+
+std::int64_t skipped_bytes(const ConvShape& s, DType dtype) {
+  const auto read = [](std::int64_t size, std::int64_t results, std::int64_t taps, std::int64_t stride) {
+    return taps < stride ? std::min(size, results * taps) : size;
+  };
+  const std::int64_t pixel = s.c * static_cast<std::int64_t>(size_of(dtype));
+  if (pixel < 64 || s.dilation_h != 1 || s.dilation_w != 1) return 0;
+  return s.n * (s.h * s.w - read(s.h, s.p, s.r, s.stride_h) * read(s.w, s.q, s.s, s.stride_w)) * pixel;
 }
 
 std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {

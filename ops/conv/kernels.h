@@ -3,6 +3,8 @@
 // readable_images() gives them; none of the sizes is 0.
 #pragma once
 
+#include <span>
+
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
@@ -10,6 +12,7 @@
 #include "ops/candidates.h"
 #include "ops/conv/problem.h"
 #include "ops/norm/channel_moments.h"
+#include "ops/pair.h"
 
 namespace hearth::kernels {
 
@@ -32,8 +35,10 @@ struct Conv2dFusion {
   Tensor before = {};
   ChannelMoments* sums = nullptr;
   /// backward_data, unless undefined: dx += added, which may be in dx's place, where `mask` (FoldedRows; undefined:
-  /// everywhere) has a bit.
+  /// everywhere) has a bit. With a stride, and no mask, `added` [n, p, q, c] has the pixels that a 1x1 filter of that
+  /// stride reads, as it makes p x q of them.
   Tensor added = {}, mask = {};
+  Pair added_stride = 1;
 };
 
 /// The operands of any pass. forward: x, w, b (or undefined) -> y. backward_data: y (holds dy), w -> x.
@@ -46,6 +51,9 @@ struct Conv2dOperands {
   Conv2dEpilogue* epilogue = nullptr;
   bool accumulate = false;  ///< backward_data, of devices only: x is added to
   const Conv2dFusion* fusion = nullptr;
+  /// backward_weights, of devices only, where wanted: w may be left to sum_filter_parts(), and this becomes its parts
+  /// [parts, elements], in the type of sums or that of the images.
+  Tensor* unfinished = nullptr;
 };
 
 using Conv2dRun = void(const ConvProblem& problem, const Conv2dOperands& operands);
@@ -57,8 +65,21 @@ void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperan
 /// The same by the choice among these.
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 
-/// Whether this pass of such images is native kernels' on the device.
-bool convolves_natively(cuda::Stream&, const ConvShape& shape, Pass pass, DType images);
+/// The gradient of filters that a pass left unfinished.
+struct FilterParts {
+  Tensor parts, w;
+};
+/// w = the parts, added in order, for all filters in one launch; `images` is the type of the convolutions' images.
+void sum_filter_parts(cuda::Stream&, std::span<const FilterParts> list, DType images);
+
+/// What a native kernel of a pass spares: bytes that it moves along with the pass, and those that launches beside a
+/// library's pass would move for the same.
+struct Spared {
+  std::int64_t along = 0, beside = 0;
+};
+/// Whether this pass of such images is native kernels' on the device: where no library has it, or where it spares more
+/// time than the library's arithmetic does, by rates that are assumed, and nobody prefers a candidate.
+bool convolves_natively(cuda::Stream&, const ConvShape& shape, Pass pass, DType images, const Spared& spared = {});
 /// Whether cuDNN has a plan for it that reads x `through` a norm and, forward, leaves the sums of y.
 bool library_takes_norm(cuda::Stream&, const ConvShape& shape, Pass pass, DType images, bool through);
 

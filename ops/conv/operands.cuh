@@ -42,12 +42,18 @@ struct ThroughNorm {
   }
   /// Of `unit` neighbours, the first channel being a multiple of that.
   __device__ void change(cuda::Pack<T, unit>& x, int channel) const {
-    acc_t<T> mean[unit], scale[unit], shift[unit];
-    cuda::load_unit(table + channel, mean);
-    cuda::load_unit(table + channels + channel, scale);
-    cuda::load_unit(table + 2 * channels + channel, shift);
+    // Half of them at a time: a product's sums leave few registers.
+    constexpr int half = unit / 2;
     HEARTH_UNROLL
-    for (int i = 0; i < unit; ++i) x.at[i] = open(cuda::upcast(x.at[i]), mean[i], scale[i], shift[i]);
+    for (int first = 0; first < unit; first += half) {
+      acc_t<T> mean[half], scale[half], shift[half];
+      const acc_t<T>* const of = table + channel + first;
+      cuda::load_unit(of, mean);
+      cuda::load_unit(of + channels, scale);
+      cuda::load_unit(of + 2 * channels, shift);
+      HEARTH_UNROLL
+      for (int i = 0; i < half; ++i) x.at[first + i] = open(cuda::upcast(x.at[first + i]), mean[i], scale[i], shift[i]);
+    }
   }
 };
 

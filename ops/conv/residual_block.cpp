@@ -3,14 +3,15 @@
 
 #include <utility>
 
-#include "autograd/accumulate.h"
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "ops/conv/conv_norm.h"
 #include "ops/conv/kernels.h"
 #include "ops/epilogue/operands.h"
+#include "ops/norm/batch_norm_pair.h"
 #include "ops/norm/folded_rows.h"
 #include "ops/norm/parameter.h"
+#include "ops/plan_check.h"
 
 namespace hearth {
 namespace {
@@ -19,21 +20,23 @@ using detail::BlockLayer;
 using kernels::BatchNormSaved;
 using kernels::ReluGate;
 
+std::int64_t bytes_of(const Tensor& x) { return x.size() * static_cast<std::int64_t>(size_of(x.dtype())); }
 std::int64_t values_of(const Tensor& x) { return x.size() / x.dim(-1); }
 
-// Inputs are x, residual, and w, gamma and beta of each layer. Forward, v_i being what convolution i makes:
-//   convolution i   reads v_(i-1) through norm and ReLU (the first one x), writes v_i and its moments
-//   norm i          moments -> coefficients
-//   at the end      reads v and the residual, writes y and the bits of y > 0
+// Inputs are x, and w, gamma and beta of each layer, the shortcut's last. Forward, v_i being what convolution i makes:
+//   convolution i   reads v_(i-1) through norm and ReLU (the first one and the shortcut's x), writes v_i and its
+//   moments norm i          moments -> coefficients at the end      reads v and x, or the shortcut's v through its
+//   norm, writes y and the bits of y > 0
 // Saved are x, all v, the coefficients and the bits. Backward:
-//   last norm       reads dy, bits, v twice; writes dv over v, and where the residual is another tensor its gradient
+//   last norm       reads dy, bits and v twice, writes dv over v; likewise that of the shortcut in the same passes
 //   convolution i   weights: reads dv_i and, through norm and ReLU, v_(i-1)
 //                   images: reads dv_i and v_(i-1), writes g_(i-1) behind the ReLU with its sums
 //   norm i-1        sums -> corrections; reads g and v, writes dv_(i-1) over g
-//   first images    reads dv_0; where x is the residual also dy and the bits, and writes over dy
+//   first images    reads dv_0; adds what the shortcut gives: dy where the bits are, or its convolution's gradient
 struct ResidualBlock {
-  static constexpr OpInfo info{.name = "residual_block", .autocast = Autocast::low_precision, .autocast_inputs = 2};
-  std::vector<BlockLayer> layers;
+  static constexpr OpInfo info{.name = "residual_block", .autocast = Autocast::low_precision, .autocast_inputs = 1};
+  std::vector<BlockLayer> layers;  ///< the shortcut's last, where it is a convolution
+  bool projects = false;           ///< it is
 
   struct SavedLayer {
     ConvShape shape;
@@ -46,8 +49,10 @@ struct ResidualBlock {
     SavedTensor x;
     std::vector<SavedLayer> layers;
     Tensor mask;
-    bool residual_is_x = false;
   };
+
+  /// Of the layers that follow each other.
+  std::size_t depth() const { return layers.size() - (projects ? 1 : 0); }
 
   /// How a convolution reads what the layer made.
   static kernels::Conv2dFusion norm_of(const SavedLayer& layer) {
@@ -97,13 +102,14 @@ struct ResidualBlock {
     const Tensor x = inputs[0].contiguous();
     std::vector<SavedLayer> made;
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      const kernels::Conv2dFusion fusion = i == 0 ? kernels::Conv2dFusion{} : norm_of(made.back());
-      made.push_back(
-          layer_forward(stream, layers[i], i == 0 ? x : made.back().v, inputs[2 + 3 * i], i == 0 ? nullptr : &fusion));
+      const bool reads_x = i == 0 || i == depth();
+      const kernels::Conv2dFusion fusion = reads_x ? kernels::Conv2dFusion{} : norm_of(made.back());
+      made.push_back(layer_forward(stream, layers[i], reads_x ? x : made.back().v, inputs[1 + 3 * i],
+                                   reads_x ? nullptr : &fusion));
     }
-    const SavedLayer& last = made.back();
-    const Tensor residual = inputs[1].defined() ? inputs[1].contiguous() : x;
-    HEARTH_CHECK(ShapeError, residual.shape() == last.v.shape(), "residual_block: residual ", residual.shape(),
+    const SavedLayer &last = made[depth() - 1], &other = made.back();
+    const Tensor& residual = projects ? other.v : x;
+    HEARTH_CHECK(ShapeError, residual.shape() == last.v.shape(), "residual_block: the shortcut's ", residual.shape(),
                  " must have the shape of the result ", last.v.shape());
     const Tensor y = Tensor::empty_like(last.v);
     Tensor mask;
@@ -111,12 +117,14 @@ struct ResidualBlock {
       const kernels::FoldedRows folded(y);
       mask = Tensor::empty({folded.rows, folded.mask_bytes()}, DType::u8, y.device());
     }
-    kernels::batch_norm(stream, last.v, last.coefficients, residual, true, y, mask);
+    if (projects)
+      kernels::batch_norm_pair(stream, {last.v, last.coefficients}, {other.v, other.coefficients}, y, mask);
+    else
+      kernels::batch_norm(stream, last.v, last.coefficients, x, true, y, mask);
     if (is_recording()) {
       saved.x = x;
       saved.layers = std::move(made);
       saved.mask = mask;
-      saved.residual_is_x = !inputs[1].defined();
     }
     return y;
   }
@@ -130,8 +138,7 @@ struct ResidualBlock {
   }
 
   static bool wants_before(const NeedsGrad& needs, std::size_t layer) {
-    if (needs[0]) return true;
-    for (std::size_t input = 2; input < 2 + 3 * layer; ++input)
+    for (std::size_t input = 0; input < 1 + 3 * layer; ++input)
       if (needs[input]) return true;
     return false;
   }
@@ -140,20 +147,36 @@ struct ResidualBlock {
   static Tensor parameters_of(const NeedsGrad& needs, std::size_t layer, const SavedLayer& of,
                               std::vector<Tensor>& gradients) {
     const Tensor& table = of.coefficients;
-    for (const std::size_t input : {3 + 3 * layer, 4 + 3 * layer})
+    for (const std::size_t input : {2 + 3 * layer, 3 + 3 * layer})
       if (needs[input]) gradients[input] = needs.make(input, {table.dim(1)}, table.dtype());
     return Tensor::empty({2, table.dim(1)}, table.dtype(), table.device());
   }
 
-  /// dv of the last layer, over its v; `behind`, unless undefined, becomes dy behind the ReLU, and may be dy.
+  /// dv of the last layer, over its v; `behind`, unless undefined, becomes dy behind the ReLU, and may be dy. Where the
+  /// shortcut is a layer, its dv too, over its v.
   template <class Stream>
   Tensor last_norm_backward(Stream& stream, const Saved& saved, const Tensor& dy, const Tensor& behind,
                             const NeedsGrad& needs, std::vector<Tensor>& gradients) const {
-    const SavedLayer& last = saved.layers.back();
+    const std::size_t i = depth() - 1, of_shortcut = depth();
+    const SavedLayer& last = saved.layers[i];
+    const Tensor corrections = parameters_of(needs, i, last, gradients);
+    const Tensor &d_gamma = gradients[2 + 3 * i], &d_beta = gradients[3 + 3 * i];
+    if (projects) {
+      const SavedLayer& other = saved.layers[of_shortcut];
+      const Tensor other_corrections = parameters_of(needs, of_shortcut, other, gradients);
+      const kernels::NormGradient a{last.v, last.coefficients, last.rstd, d_gamma, d_beta, corrections};
+      const kernels::NormGradient b{other.v,
+                                    other.coefficients,
+                                    other.rstd,
+                                    gradients[2 + 3 * of_shortcut],
+                                    gradients[3 + 3 * of_shortcut],
+                                    other_corrections};
+      kernels::batch_norm_pair_grad_sums(stream, a, b, saved.mask, dy);
+      kernels::batch_norm_pair_grad(stream, a, b, saved.mask, dy);
+      return last.v;
+    }
     const BatchNormSaved given{last.v, last.coefficients, ReluGate::from_mask, saved.mask};
-    const Tensor corrections = parameters_of(needs, layers.size() - 1, last, gradients);
-    kernels::batch_norm_grad_sums(stream, given, dy, last.rstd, gradients[gradients.size() - 2], gradients.back(),
-                                  corrections);
+    kernels::batch_norm_grad_sums(stream, given, dy, last.rstd, d_gamma, d_beta, corrections);
     kernels::batch_norm_grad(stream, given, dy, corrections, last.v, behind);
     return last.v;
   }
@@ -164,9 +187,10 @@ struct ResidualBlock {
                          std::vector<Tensor>& gradients) const {
     const SavedLayer &of = saved.layers[i], &before = saved.layers[i - 1];
     const Tensor g = Tensor::empty_like(before.v), corrections = parameters_of(needs, i - 1, before, gradients);
-    const Tensor &d_gamma = gradients[3 * i], &d_beta = gradients[3 * i + 1];
+    const Tensor &d_gamma = gradients[3 * i - 1], &d_beta = gradients[3 * i];
     BatchNormSaved given{before.v, before.coefficients, ReluGate::none, {}};
-    if (kernels::convolves_natively(stream, of.shape, Pass::backward_data, g.dtype())) {
+    const std::int64_t bytes = bytes_of(g);
+    if (kernels::convolves_natively(stream, of.shape, Pass::backward_data, g.dtype(), {bytes, 2 * bytes})) {
       ChannelMoments sums;
       const kernels::Conv2dFusion fusion{.coefficients = before.coefficients, .before = before.v, .sums = &sums};
       kernels::conv2d(stream, of.shape, Pass::backward_data, {g, of.w.get(), {}, dv, nullptr, false, &fusion});
@@ -182,37 +206,90 @@ struct ResidualBlock {
   }
 
   template <class Stream>
+  void weights_backward(Stream& stream, const Saved& saved, std::size_t i, const Tensor& dv, const NeedsGrad& needs,
+                        std::vector<Tensor>& gradients, std::vector<kernels::FilterParts>& unfinished) const {
+    const std::size_t input = 1 + 3 * i;
+    if (!needs[input]) return;
+    const SavedLayer& of = saved.layers[i];
+    const ConvShape& s = of.shape;
+    const bool reads_x = i == 0 || i == depth();
+    const kernels::Conv2dFusion norm = reads_x ? kernels::Conv2dFusion{} : norm_of(saved.layers[i - 1]);
+    const Tensor dw = needs.make(input, {s.k, s.r, s.s, s.c}, needs.type_for(input, of.weight_type));
+    Tensor parts;
+    kernels::conv2d(stream, s, Pass::backward_weights,
+                    {reads_x ? saved.x.get() : saved.layers[i - 1].v,
+                     dw,
+                     {},
+                     dv,
+                     nullptr,
+                     false,
+                     reads_x ? nullptr : &norm,
+                     detail::checks_plans() ? nullptr : &parts});
+    if (parts.defined()) unfinished.push_back({parts, dw});
+    gradients[input] = dw;
+  }
+
+  /// dx of a block whose shortcut is x: over dy where nobody else reads that, or over `behind` where a library adds to
+  /// that.
+  template <class Stream>
+  Tensor first_images_backward(Stream& stream, const Saved& saved, const Tensor& dv, const Tensor& dy, bool reuse,
+                               const Tensor& behind, const NeedsGrad& needs) const {
+    const SavedLayer& first = saved.layers[0];
+    const kernels::Conv2dFusion sum{.coefficients = {}, .added = dy, .mask = saved.mask};
+    const bool adds = !behind.defined();
+    const Tensor dx = !adds ? behind : reuse ? dy : needs.make(0, dy.shape(), dy.dtype());
+    kernels::conv2d(stream, first.shape, Pass::backward_data,
+                    {dx, first.w.get(), {}, dv, nullptr, !adds, adds ? &sum : nullptr});
+    return dx;
+  }
+
+  /// dx of a block whose shortcut is a layer: a native kernel adds the gradient of the pixels that the shortcut reads,
+  /// a library the shortcut's whole gradient.
+  template <class Stream>
+  Tensor images_backward_of_both(Stream& stream, const Saved& saved, const Tensor& dv, const NeedsGrad& needs) const {
+    const SavedLayer &first = saved.layers[0], &other = saved.layers[depth()];
+    const ConvShape& s = first.shape;
+    const Tensor dx = needs.make(0, {s.n, s.h, s.w, s.c}, dv.dtype());
+    ConvShape read = other.shape;
+    read.h = read.p, read.w = read.q;
+    read.stride_h = read.stride_w = 1;
+    const std::int64_t whole = bytes_of(dx), part = operand_bytes(read, dx.dtype());
+    if (kernels::convolves_natively(stream, s, Pass::backward_data, dx.dtype(), {part, part + 2 * whole})) {
+      const Tensor added = Tensor::empty({read.n, read.p, read.q, read.c}, dx.dtype(), dx.device());
+      kernels::conv2d(stream, read, Pass::backward_data, {added, other.w.get(), {}, other.v});
+      const kernels::Conv2dFusion sum{
+          .coefficients = {}, .added = added, .added_stride = {other.shape.stride_h, other.shape.stride_w}};
+      kernels::conv2d(stream, s, Pass::backward_data, {dx, first.w.get(), {}, dv, nullptr, false, &sum});
+    } else {
+      kernels::conv2d(stream, s, Pass::backward_data, {dx, first.w.get(), {}, dv});
+      kernels::conv2d(stream, other.shape, Pass::backward_data, {dx, other.w.get(), {}, other.v, nullptr, true});
+    }
+    return dx;
+  }
+
+  template <class Stream>
   std::vector<Tensor> backward_on(Stream& stream, const Saved& saved, const Tensor& dy, const NeedsGrad& needs) const {
     std::vector<Tensor> gradients(needs.size());
-    const ConvShape& first = saved.layers[0].shape;
-    const bool joins = saved.residual_is_x && needs[0];
-    const bool adds = joins && kernels::convolves_natively(stream, first, Pass::backward_data, dy.dtype());
+    const std::int64_t mask = bytes_of(saved.mask), whole = bytes_of(dy);
     // Where nobody else reads dy, its memory becomes a gradient.
     const bool reuse = dy.sole_owner();
     Tensor behind;
-    if (needs[1] || (joins && !adds)) behind = reuse ? dy : needs.make(1, dy.shape(), dy.dtype());
-    if (needs[1]) gradients[1] = behind;
+    if (!projects && needs[0] &&
+        !kernels::convolves_natively(stream, saved.layers[0].shape, Pass::backward_data, dy.dtype(),
+                                     {whole + mask, 2 * whole}))
+      behind = reuse ? dy : needs.make(0, dy.shape(), dy.dtype());
     Tensor dv = last_norm_backward(stream, saved, dy, behind, needs, gradients);
-    for (std::size_t i = layers.size(); i-- > 0;) {
-      const SavedLayer& of = saved.layers[i];
-      const ConvShape& s = of.shape;
-      if (const std::size_t input = 2 + 3 * i; needs[input]) {
-        const Tensor dw = needs.make(input, {s.k, s.r, s.s, s.c}, needs.type_for(input, of.weight_type));
-        const kernels::Conv2dFusion norm = i == 0 ? kernels::Conv2dFusion{} : norm_of(saved.layers[i - 1]);
-        kernels::conv2d(
-            stream, s, Pass::backward_weights,
-            {i == 0 ? saved.x.get() : saved.layers[i - 1].v, dw, {}, dv, nullptr, false, i == 0 ? nullptr : &norm});
-        gradients[input] = dw;
-      }
-      if (!wants_before(needs, i)) return gradients;
+    std::vector<kernels::FilterParts> unfinished;
+    if (projects) weights_backward(stream, saved, depth(), saved.layers[depth()].v, needs, gradients, unfinished);
+    for (std::size_t i = depth(); i-- > 0;) {
+      weights_backward(stream, saved, i, dv, needs, gradients, unfinished);
+      if (!wants_before(needs, i)) break;
       if (i > 0) dv = images_backward(stream, saved, i, dv, needs, gradients);
     }
-    const kernels::Conv2dFusion sum{.coefficients = {}, .added = dy, .mask = saved.mask};
-    const Tensor dx = adds && reuse ? dy : needs.make(0, {first.n, first.h, first.w, first.c}, dy.dtype());
-    kernels::conv2d(stream, first, Pass::backward_data,
-                    {dx, saved.layers[0].w.get(), {}, dv, nullptr, false, adds ? &sum : nullptr});
-    if (joins && !adds) kernels::add_into(stream, behind, dx);
-    gradients[0] = joins && !adds ? behind : dx;
+    if (needs[0])
+      gradients[0] = projects ? images_backward_of_both(stream, saved, dv, needs)
+                              : first_images_backward(stream, saved, dv, dy, reuse, behind, needs);
+    kernels::sum_filter_parts(stream, unfinished, dy.dtype());
     return gradients;
   }
 
@@ -229,51 +306,63 @@ struct ResidualBlock {
 
 }  // namespace
 
-std::string detail::why_no_residual_block(const Tensor& x, std::span<const BlockLayer> layers) {
+std::string detail::why_no_residual_block(const Tensor& x, std::span<const BlockLayer> layers,
+                                          const BlockLayer* shortcut) {
   if (!x.defined() || !x.device().is_cuda()) return "it runs on a CUDA device";
   if (layers.empty() || x.rank() != 4 || x.size() == 0)
     return "it takes layers, and images [N, H, W, C] that are there";
   std::int64_t channels = x.dim(3);
-  for (const BlockLayer& layer : layers) {
+  const auto why_not = [&](const BlockLayer& layer, Activation activation) -> std::string {
     if (!layer.norm.training) return "a norm is in evaluation";
     if (layer.norm.group != nullptr) return "a norm takes its statistics of all ranks";
-    if (layer.norm.activation != Activation::relu || layer.convolution.activation != Activation::none)
-      return "its ReLUs are those of the norms";
+    if (layer.norm.activation != activation || layer.convolution.activation != Activation::none)
+      return "its ReLUs are those of the norms, but the shortcut's";
     if (layer.convolution.groups != 1) return "a convolution has groups";
     if (channels % 8 != 0 || layer.w.dim(0) % 8 != 0) return "channels are not in multiples of 8";
+    return "";
+  };
+  for (const BlockLayer& layer : layers) {
+    if (std::string reason = why_not(layer, Activation::relu); !reason.empty()) return reason;
     channels = layer.w.dim(0);
   }
-  return "";
+  if (shortcut == nullptr) return "";
+  channels = x.dim(3);
+  if (shortcut->w.dim(1) != 1 || shortcut->w.dim(2) != 1 || shortcut->convolution.padding != Pair(0))
+    return "the shortcut's filters are not 1x1, or it has padding";
+  return why_not(*shortcut, Activation::none);
 }
 
-bool detail::prefers_residual_block(const Tensor& x, std::span<const BlockLayer> layers) {
+bool detail::prefers_residual_block(const Tensor& x, std::span<const BlockLayer> layers, const BlockLayer* shortcut) {
   const DType images = autocast_dtype().value_or(x.dtype());
   if (size_of(images) != 2) return false;
   bool all = true;
   run_on(x.device(), [&]<class Stream>(Stream& stream) {
     if constexpr (std::is_same_v<Stream, cuda::Stream>) {
-      Shape shape = x.shape();
-      for (const BlockLayer& layer : layers) {
-        const ConvShape s = conv2d_shape(shape, layer.w.shape(), {}, layer.convolution);
-        const bool inside = &layer != &layers.front();
+      const auto takes = [&](const Shape& of, const BlockLayer& layer, bool inside) {
+        const ConvShape s = conv2d_shape(of, layer.w.shape(), {}, layer.convolution);
         const auto takes_norm = [&](Pass pass) {
           return images == DType::f16 && kernels::library_takes_norm(stream, s, pass, images, inside);
         };
         all = all && (kernels::convolves_natively(stream, s, Pass::forward, images) ||
                       (takes_norm(Pass::forward) && (!inside || takes_norm(Pass::backward_weights))));
-        shape = {s.n, s.p, s.q, s.k};
-      }
+        return Shape{s.n, s.p, s.q, s.k};
+      };
+      Shape shape = x.shape();
+      for (const BlockLayer& layer : layers) shape = takes(shape, layer, &layer != &layers.front());
+      if (shortcut != nullptr) takes(x.shape(), *shortcut, false);
     }
   });
   return all;
 }
 
-Tensor detail::residual_block(const Tensor& x, const Tensor& residual, std::span<const BlockLayer> layers) {
-  const std::string reason = why_no_residual_block(x, layers);
+Tensor detail::residual_block(const Tensor& x, std::span<const BlockLayer> layers, const BlockLayer* shortcut) {
+  const std::string reason = why_no_residual_block(x, layers, shortcut);
   HEARTH_CHECK(UsageError, reason.empty(), "residual_block: ", reason, " (x ", describe(x), "); run the layers apart");
-  std::vector<Tensor> inputs{x, residual};
-  for (const BlockLayer& layer : layers) inputs.insert(inputs.end(), {layer.w, layer.gamma, layer.beta});
-  return record_list(ResidualBlock{{layers.begin(), layers.end()}}, std::move(inputs));
+  ResidualBlock op{{layers.begin(), layers.end()}, shortcut != nullptr};
+  if (shortcut != nullptr) op.layers.push_back(*shortcut);
+  std::vector<Tensor> inputs{x};
+  for (const BlockLayer& layer : op.layers) inputs.insert(inputs.end(), {layer.w, layer.gamma, layer.beta});
+  return record_list(std::move(op), std::move(inputs));
 }
 
 }  // namespace hearth

@@ -172,6 +172,13 @@ void check_moments(const Tensor& x, const ChannelMoments& moments) {
 
 }  // namespace
 
+void detail::check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
+                              const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+                              const ChannelMoments* moments) {
+  check_arguments(x, gamma, beta, options, running_mean, running_var, residual);
+  if (moments != nullptr && moments->parts.defined()) check_moments(x, *moments);
+}
+
 Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const BatchNormOptions& options,
                           const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
                           const ChannelMoments* moments) {
@@ -179,8 +186,7 @@ Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& be
   const bool convert = autocast_dtype() && x.defined() && residual.defined() && residual.dtype() != x.dtype() &&
                        is_floating(x.dtype()) && is_floating(residual.dtype());
   const Tensor matched = convert ? detail::cast(residual, x.dtype()) : residual;
-  check_arguments(x, gamma, beta, options, running_mean, running_var, matched);
-  if (moments != nullptr && moments->parts.defined()) check_moments(x, *moments);
+  check_batch_norm(x, gamma, beta, options, running_mean, running_var, matched, moments);
   return record(BatchNorm{options, running_mean, running_var, moments}, x, gamma, beta, matched);
 }
 

@@ -105,12 +105,6 @@ __global__ void batch_norm_evaluate(std::int64_t channels, Coefficients<P> to) {
   store_coefficients(to, channels, c, static_cast<double>(to.running_mean[c]), static_cast<double>(to.running_var[c]));
 }
 
-// Above this a result is not rounded to 0.
-template <class T>
-constexpr acc_t<T> rounds_to_zero = std::is_same_v<T, f16>    ? acc_t<T>(0x1p-25)
-                                    : std::is_same_v<T, bf16> ? acc_t<T>(0x1p-134)
-                                                              : acc_t<T>(0);
-
 // y = relu?((x - mean) scale + shift + residual), and the bits of what is above 0: 2 or 3 * sizeof(T) bytes an element.
 template <class T, class Form>
 __global__ void __launch_bounds__(tile_block, 2)

@@ -39,6 +39,12 @@ struct FoundGate {
   bool residual;
 };
 
+// Above this a result is not rounded to 0.
+template <class T>
+constexpr acc_t<T> rounds_to_zero = std::is_same_v<T, f16>    ? acc_t<T>(0x1p-25)
+                                    : std::is_same_v<T, bf16> ? acc_t<T>(0x1p-134)
+                                                              : acc_t<T>(0);
+
 // Eight neighbouring elements as they lie in memory, zeros where fewer exist: 16-bit ones take four registers.
 template <class T>
 struct alignas(16) Eight {

@@ -8,6 +8,10 @@
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
 
+namespace hearth {
+struct MaxPool2dOptions;
+}  // namespace hearth
+
 namespace hearth::kernels {
 
 struct PoolShape {
@@ -33,3 +37,10 @@ void mean_pixels_grad(cpu::Stream&, std::int64_t pixels, const Tensor& dy, const
 void mean_pixels_grad(cuda::Stream&, std::int64_t pixels, const Tensor& dy, const Tensor& dx);
 
 }  // namespace hearth::kernels
+
+namespace hearth::detail {
+
+/// All sizes of max_pool2d(), or its errors.
+kernels::PoolShape max_pool2d_shape(const Tensor& x, const MaxPool2dOptions& options);
+
+}  // namespace hearth::detail

@@ -58,7 +58,7 @@ struct MaxPool2d {
   MaxPool2dOptions options;
 
   Tensor forward(Saved& saved, const Tensor& x_in) const {
-    const PoolShape s = shape_of("max_pool2d", x_in, options.kernel, options.stride, options.padding);
+    const PoolShape s = detail::max_pool2d_shape(x_in, options);
     const std::int64_t window = checked_mul(s.kernel_h, s.kernel_w, "max_pool2d: size of the window");
     HEARTH_CHECK(ShapeError, window <= std::numeric_limits<std::int32_t>::max(), "max_pool2d: a window of ", window,
                  " pixels; at most 2^31 - 1 are taken");
@@ -137,6 +137,10 @@ struct GlobalAvgPool {
 };
 
 }  // namespace
+
+kernels::PoolShape detail::max_pool2d_shape(const Tensor& x, const MaxPool2dOptions& options) {
+  return shape_of("max_pool2d", x, options.kernel, options.stride, options.padding);
+}
 
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   require_defined("max_pool2d", "x", x);

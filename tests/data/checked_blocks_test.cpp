@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/error.h"
+#include "core/io/file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
@@ -30,7 +32,7 @@ struct CheckedBlocksTest : testing::Test {
     write_file_synced(path, file);
   }
   CheckedBlocks opened() const {
-    return {FileReader(path), front, content.size(), CheckedBlocks::checksums_of(content)};
+    return {open_source(path), front, content.size(), CheckedBlocks::checksums_of(content)};
   }
   bool is_read(const CheckedBlocks& blocks, std::uint64_t at, std::uint64_t count) const {
     std::vector<std::byte> found(count);

@@ -10,6 +10,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/loader.h"
+#include "data/registry.h"
 #include "data/transforms/resize.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
@@ -112,6 +113,25 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
   folder.write("b/2.png", {});
   const ImageDatasetPointer none = image_folder(folder.path(), {.on_error = OnFault::skip});
   EXPECT_TRUE(contains(error_message<DataError>([&] { none->get(0); }), "none of the 4 samples"));
+}
+
+TEST_F(ImageFolderTest, TheEarlierAndTheLaterPolicyAreOne) {
+  for (int i = 0; i < 8; ++i) put("train/a/" + std::to_string(i) + ".png", static_cast<std::uint8_t>(10 + i));
+  folder.write("train/a/3.png", {'n', 'o'});
+  for (const char* policy :
+       {R"("on_error": "skip")", R"("bad_samples": "skip")", R"("bad_samples": {"policy": "skip", "budget": null})"}) {
+    const DataSplits data = make_data(parse_json(join_text(R"({"type": "image_folder", "workers": 0, "path": ")",
+                                                           folder.path().string(), R"(", "test_fraction": 0,
+        "augment": {"image_size": 2}, )",
+                                                           policy, "}"),
+                                                 "test"));
+    ASSERT_NE(data.quarantines[0], nullptr);
+    EXPECT_EQ(data.quarantines[0]->limit(), contains(policy, "bad_samples\": \"") ? 1 : 8) << policy;
+    Loader loader = data.eval_loader(data.train, 8);
+    EXPECT_EQ(loader.next().samples, (std::vector<std::int64_t>{0, 1, 2, 4, 4, 5, 6, 7}));
+    ASSERT_EQ(data.quarantines[0]->count(), 1);
+    EXPECT_TRUE(contains(data.quarantines[0]->delivered()[0].fault, "a/3.png: neither JPEG"));
+  }
 }
 
 TEST_F(ImageFolderTest, StandInsComeFromTheSamePart) {

@@ -149,9 +149,11 @@ def main():
             upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
             keep(f"orientation_{orientation}.{kind}", data, np.asarray(upright))
 
-    # Sizes for which Pillow works on columns first, as Hearth always does; the other order rounds differently.
-    for name, (side_h, side_w) in {"down": (9, 16), "up": (41, 50), "mixed": (40, 30), "same_width": (10, 37)}.items():
-        made = np.asarray(image.resize((side_w, side_h), Image.BILINEAR))
+    for name, (side_h, side_w, filter) in {"down": (9, 16, Image.BILINEAR), "up": (41, 50, Image.BILINEAR),
+                                           "mixed": (40, 30, Image.BILINEAR), "same_width": (10, 37, Image.BILINEAR),
+                                           "cubic_down": (9, 16, Image.BICUBIC),
+                                           "cubic_up": (41, 50, Image.BICUBIC)}.items():
+        made = np.asarray(image.resize((side_w, side_h), filter))
         with open(os.path.join(HERE, f"resize_{name}.rgb"), "wb") as out:
             out.write(made.tobytes())
     with open(os.path.join(HERE, "sizes.txt"), "w") as out:

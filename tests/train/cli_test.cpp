@@ -6,58 +6,14 @@
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "core/io/safetensors.h"
-#include "tests/support/error_message.h"
 #include "tests/support/places.h"
-#include "tests/support/run_program.h"
+#include "tests/train/cli_program.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
 namespace {
 
-using test::contains;
-using test::ProgramResult;
-
 const std::string sources = test::source_dir();
-
-const char* const good_config = R"({
-  "name": "small",
-  "model": {"type": "mlp", "hidden": [16]},
-  "data": {"type": "digits", "workers": 1},
-  "optimizer": {"type": "sgd", "lr": 0.1, "momentum": 0.9},
-  "train": {"batch_size": 64, "epochs": 1}
-})";
-
-class Cli : public testing::Test {
- protected:
-  ProgramResult hearth(std::vector<std::string> words) {
-    words.insert(words.begin(), test::hearth_program());
-    return test::run_program(std::move(words), folder_.path());
-  }
-
-  // The failure of `hearth config` with one part of the good config replaced.
-  ProgramResult config_with(const std::string& part, const std::string& replacement) {
-    std::string text = good_config;
-    const std::size_t at = text.find(part);
-    EXPECT_NE(at, std::string::npos) << part;
-    write("run.json", text.replace(at, part.size(), replacement));
-    return hearth({"config", "run.json"});
-  }
-
-  void write(const std::string& name, const std::string& text) { write_file_synced(folder_ / name, text); }
-  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
-
- private:
-  test::TempDir folder_;
-};
-
-void expect_failure(const ProgramResult& result, int exit_code, const std::string& kind,
-                    const std::vector<std::string>& parts) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  const std::string line = result.last_error_line();
-  EXPECT_EQ(line.find("hearth: error: " + kind + ": "), 0u) << result.err;
-  for (const std::string& part : parts) EXPECT_PRED2(contains, line, part);
-  EXPECT_EQ(result.out, "") << "nothing but results belongs on stdout";
-}
 
 TEST_F(Cli, version_and_help) {
   const ProgramResult version = hearth({"--version"});
@@ -359,12 +315,6 @@ TEST_F(Cli, a_class_without_samples_is_a_warning) {
   EXPECT_PRED2(contains, to_text(part.at("first_warnings")), "has no sample");
 }
 
-TEST_F(Cli, devices_are_listed_as_json) {
-  const ProgramResult result = hearth({"devices", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_PRED2(contains, to_text(parse_json(result.out, "stdout")), "cpu");
-}
-
 TEST_F(Cli, train_names_images_left_out_and_stops_where_images_have_come) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   namespace fs = std::filesystem;
@@ -396,62 +346,6 @@ TEST_F(Cli, train_names_images_left_out_and_stops_where_images_have_come) {
   EXPECT_PRED2(contains, gone_on.err, "warning: the data has changed: the train split has 7 samples");
   EXPECT_PRED2(contains, gone_on.err, "resumed at step 2");
   EXPECT_EQ(hearth({"train", "run.json", "--set", "train.steps=6"}).exit_code, 0);
-}
-
-TEST_F(Cli, doctor_tells_what_was_found_and_what_replaces_the_rest) {
-  const ProgramResult result = hearth({"doctor", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
-  const Json report = parse_json(result.out, "stdout");
-  EXPECT_GE(report.at("cpu").at("threads").as_number(), 1);
-  EXPECT_EQ(report.at("cuda_devices").items().empty(), !report.at("why_no_cuda").as_string().empty());
-  std::vector<std::string> names;
-  for (const Json& part : report.at("libraries").items()) {
-    const std::string name = part.at("name").as_string();
-    names.push_back(name);
-    EXPECT_EQ(part.at("used").as_boolean(), part.at("why_unused").as_string().empty()) << name;
-    EXPECT_EQ(part.at("found").as_boolean(), !part.at("version").as_string().empty()) << name;
-    EXPECT_TRUE(part.at("found").as_boolean() || !part.at("used").as_boolean()) << name;
-    EXPECT_NE(part.at("without").as_string(), "") << name;
-  }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"oneDNN", "JPEG", "PNG", "WebP", "zlib", "SentencePiece", "cuDNN", "cuBLASLt"}));
-
-  const ProgramResult text = hearth({"doctor"});
-  ASSERT_EQ(text.exit_code, 0) << text.err;
-  for (const std::string& name : names) EXPECT_PRED2(contains, text.out, "\n" + name + " ");
-}
-
-TEST_F(Cli, doctor_says_what_libraries_do_not_open) {
-  // A file of the library's name that is none.
-  write("libcudnn.so.9", "not a library");
-  ASSERT_EQ(setenv("HEARTH_CUDA_LIBRARIES", path("").c_str(), 1), 0);
-  const ProgramResult result = hearth({"doctor"});
-  unsetenv("HEARTH_CUDA_LIBRARIES");
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_PRED2(contains, result.out, "HEARTH_CUDA_LIBRARIES=" + path("").string());
-  EXPECT_PRED2(contains, result.out, "Hearth's native kernels");
-}
-
-TEST_F(Cli, doctor_tells_of_the_network) {
-  ASSERT_EQ(setenv("NCCL_SOCKET_IFNAME", "nothing-here", 1), 0);
-  const ProgramResult result = hearth({"doctor", "--network", "--json"}), text = hearth({"doctor", "--network"});
-  unsetenv("NCCL_SOCKET_IFNAME");
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_json(result.out, "stdout");
-  EXPECT_FALSE(report.at("interfaces").items().empty());
-  EXPECT_EQ(report.at("nccl").at("library").as_string(), "libnccl.so.2");
-  EXPECT_EQ(report.at("nccl").at("variables").at("NCCL_SOCKET_IFNAME").as_string(), "nothing-here");
-  EXPECT_FALSE(report.at("advice").items().empty()) << "no interface has that name";
-  for (const Json& one : report.at("advice").items()) {
-    EXPECT_NE(one.at("setting").as_string(), "");
-    EXPECT_NE(one.at("why").as_string(), "");
-  }
-  ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_EQ(text.err, "");
-  for (const char* line :
-       {"\nlo ", "\nNUMA ", "\nGloo ", "\nNCCL ", "\n/dev/shm ", "\nchange ", "NCCL_SOCKET_IFNAME=nothing-here"})
-    EXPECT_PRED2(contains, "\n" + text.out, line);
 }
 
 TEST_F(Cli, dry_run_prints_the_plan_and_writes_nothing) {
@@ -490,6 +384,14 @@ TEST_F(Cli, a_group_that_matches_nothing_is_refused) {
   (void)config_with("0.9", "0.9, \"groups\": [{\"type\": \"by_name\", \"match\": [\"layers.*.wieght\"]}]");
   expect_failure(hearth({"train", "run.json", "--dry-run"}), 2, "config",
                  {"\"layers.*.wieght\"", "the nearest are \"", ".weight\""});
+}
+
+TEST_F(Cli, a_profile_of_kernels_needs_a_device) {
+  write("run.json", good_config);
+  const ProgramResult result = hearth({"train", "run.json", "--device", "cpu", "--set", "log.profile=true", "--set",
+                                       "train.steps=2", "--set", "train.epochs=null"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(contains, result.err, "profile: steps are not watched kernel by kernel: ");
 }
 
 TEST_F(Cli, train_eval_and_predict) {

@@ -175,12 +175,19 @@ const std::vector<CommandSpec>& commands() {
        "inspect|verify|pack CONFIG_OR_FOLDER [FOLDER]",
        2,
        3,
-       "Looks at the data of a run or of a folder, or at one record file FILE.ffr: counts, sizes and classes; `verify` "
-       "reads every sample; `pack` turns images into record files and sequences into token files.",
+       "Looks at the data of a run or of a folder, or at one file FILE.ffr, FILE.tar or FILE.tfrecord: counts, sizes "
+       "and "
+       "classes; `verify` reads every sample; `pack` turns images into record files or shards, and sequences into "
+       "token "
+       "files.",
        {set_option,
         {"--out", "FOLDER", "pack: where to write, a folder that is empty, missing, or of a pack that was interrupted"},
         {"--resize", "PIXELS", "pack: shrink images whose shorter side has more pixels to this (image_folder)"},
         {"--records", "N", "pack: images a file (default: 512, and more where that makes more than 128 files)"},
+        {"--format", "NAME", "pack: records (default), webdataset (tar shards) or tfrecord"},
+        {"--quality", "Q", "pack: store every image as a JPEG of this quality, 1 to 100"},
+        {"--sheet", "FILE.png", "inspect: write a picture of samples of the first split, side by side"},
+        {"--samples", "N", "inspect: samples on that picture (default: 64)"},
         {"--json", "", "print as JSON on stdout"}},
        data_command},
       {"weights",

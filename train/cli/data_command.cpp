@@ -4,11 +4,14 @@
 #include <iostream>
 
 #include "core/io/printable.h"
+#include "data/contact_sheet.h"
 #include "data/formats/record_file.h"
 #include "data/formats/records.h"
+#include "data/formats/shards.h"
 #include "data/inspect.h"
 #include "data/pack_records.h"
 #include "data/registry.h"
+#include "data/table/table.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
 #include "train/cli/commands.h"
@@ -26,25 +29,45 @@ struct Source {
 
 /// The dataset that lies in a folder, told by the names of its files.
 std::string type_of_folder(const std::string& folder) {
-  const auto has = [&](const std::string& name) { return file_exists(std::filesystem::path(folder) / name); };
+  const auto has = [&](const std::string& name) { return data::find_source(data::name_in(folder, name)).has_value(); };
   if (data::holds_records(folder)) return "records";
+  if (const std::string container = data::type_of_shards(folder); !container.empty()) return container;
+  for (const std::string& name : list_directory(folder)) {
+    if (name.ends_with(".tar")) return "webdataset";
+    if (name.find(".tfrec") != name.npos) return "tfrecord";
+  }
   if (has("train-images-idx3-ubyte") || has("train-images-idx3-ubyte.gz")) return "idx";
   if (has("data_batch_1.bin")) return "cifar10";
   return has("train.bin") ? "cifar100" : "image_folder";
 }
 
+/// The dataset of one shard, told by its name; null for another file.
+const char* type_of_file(const std::string& path) {
+  if (path.ends_with(".tar")) return "webdataset";
+  return path.find(".tfrec") != path.npos ? "tfrecord" : nullptr;
+}
+
+/// Whether images of a type may be of any size, so that a run has to say which it takes.
+bool has_any_size(const std::string& type) { return type == "records" || type == "webdataset" || type == "tfrecord"; }
+
 /// `resize`: the shorter side to which images are shrunk; 0 leaves them as they are.
 Source open_source(const Arguments& arguments, std::int64_t resize) {
   const std::string& path = arguments.positional()[1];
   std::vector<std::string> changes = arguments.values("--set");
-  if (std::error_code absent; std::filesystem::is_directory(path, absent)) {
+  if (const auto found = data::find_source(path); found && found->kind == data::SourceEntry::Kind::folder) {
     HEARTH_CHECK(UsageError, changes.empty(), "data: ", path, " is a folder, and --set changes a configuration");
     Json node = Json::object().set("type", type_of_folder(path)).set("path", path);
     // The size at which a run would use them is not known here, and must not be larger.
     if (resize > 0) node.set("shrink_to", resize);
-    if (resize > 0 || data::holds_records(path))
+    if (resize > 0 || has_any_size(node.at("type").as_string()))
       node.set("augment", Json::object().set("image_size", resize > 0 ? resize : 224));
     return {data::datasets().parse(node)};
+  }
+  if (const char* const type = type_of_file(path)) {
+    HEARTH_CHECK(UsageError, changes.empty() && resize == 0, "data: ", path,
+                 " is a shard; --set and --resize are for configurations and folders");
+    return {data::datasets().parse(
+        Json::object().set("type", type).set("train", path).set("augment", Json::object().set("image_size", 224)))};
   }
   if (resize > 0) changes.push_back(join_text("data.shrink_to=", resize));
   LoadedConfig loaded = load_config(path, changes);
@@ -71,7 +94,14 @@ int pack_sequences(const data::Datasets::Component& data, const std::string& fol
   return 0;
 }
 
-/// Images to records, sequences to token files.
+data::PackFormat pack_format(const std::string& name) {
+  using enum data::PackFormat;
+  for (const data::PackFormat format : {records, webdataset, tfrecord})
+    if (name == data::name_of(format)) return format;
+  throw UsageError("data pack: the format \"" + name + "\" is not known; use records, webdataset or tfrecord");
+}
+
+/// Images to records or shards, sequences to token files.
 int pack(const Arguments& arguments) {
   const bool has_folder = arguments.positional().size() == 3;
   HEARTH_CHECK(UsageError, has_folder != arguments.has("--out"),
@@ -80,18 +110,23 @@ int pack(const Arguments& arguments) {
   const Source source = open_source(arguments, arguments.positive("--resize", 0));
   const std::string type = source.data.type();
   if (type == "text" || type == "labelled_text" || type == "parallel_text") {
-    HEARTH_CHECK(UsageError, !arguments.has("--resize") && !arguments.has("--records"), "data pack: ", type,
-                 " becomes token files, and --resize and --records are for images");
+    for (const char* option : {"--resize", "--records", "--format", "--quality"})
+      HEARTH_CHECK(UsageError, !arguments.has(option), "data pack: ", type, " becomes token files, and ", option,
+                   " is for images");
     return pack_sequences(source.data, folder, arguments.has("--json"));
   }
-  data::PackOptions options{arguments.positive("--records", 0), [](std::int64_t done, std::int64_t files) {
-                              std::cerr << join_text("packed ", done, " of ", files, " files\n");
-                            }};
+  const data::PackOptions options{.records_per_file = arguments.positive("--records", 0),
+                                  .format = pack_format(arguments.value("--format").value_or("records")),
+                                  .quality = static_cast<int>(arguments.positive("--quality", 0)),
+                                  .progress = [](std::int64_t done, std::int64_t files) {
+                                    std::cerr << join_text("packed ", done, " of ", files, " files\n");
+                                  }};
   const Json manifest = data::pack_records(data::make_data(source.data), folder, options);
   if (arguments.has("--json"))
     std::cout << to_text(manifest) << "\n";
   else
-    std::cerr << "read them with \"data\": {\"type\": \"records\", \"path\": \"" << printable(folder) << "\", ...}\n";
+    std::cerr << "read them with \"data\": {\"type\": \"" << data::name_of(options.format) << "\", \"path\": \""
+              << printable(folder) << "\", ...}\n";
   return 0;
 }
 
@@ -133,12 +168,29 @@ std::pair<Json, std::string> report(const data::Dataset& part, bool whole, std::
     const data::TextInspection found = data::inspect_text(*tokens, batch_size);
     return {data::to_json(found), data::to_text(found)};
   }
+  if (const auto* const table = dynamic_cast<const data::TableDataset*>(&part)) {
+    // All of it was read when it was opened.
+    const Json described = data::describe_table(*table);
+    return {described, to_text(described, 2)};
+  }
   const data::ImageDataset* const images = part.images();
   HEARTH_CHECK(UsageError, images != nullptr, "data: ", part.source(),
-               " holds neither images nor sequences of tokens, which is what this command looks at");
+               " holds neither images, nor sequences of tokens, nor a table, which is what this command looks at");
   const data::Inspection found = whole ? data::verify(*images) : data::inspect(*images);
   problems += found.problems.count;
   return {data::to_json(found), data::to_text(found)};
+}
+
+void write_sheet(const Arguments& arguments, const data::Dataset& part) {
+  const std::string path = *arguments.value("--sheet");
+  HEARTH_CHECK(UsageError, part.images() != nullptr, "data inspect: --sheet is for images, and ", part.source(),
+               " has none");
+  constexpr int side = 96;
+  const auto samples = data::spread_samples(part.size(), arguments.positive("--samples", 64));
+  data::write_png(path, data::contact_sheet(*part.images(), samples, side));
+  std::cerr << printable(path) << ": " << samples.size() << " samples, row by row from the top left: every "
+            << static_cast<double>(part.size()) / static_cast<double>(samples.size()) << "th of " << part.size()
+            << "\n";
 }
 
 }  // namespace
@@ -150,7 +202,10 @@ int data_command(const Arguments& arguments) {
   if (what == "pack") return pack(arguments);
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2, "data ", what, ": takes one config or folder; \"",
                arguments.positional().back(), "\" is too much");
-  arguments.refuse_others("data " + what, {"--set", "--json"});
+  if (what == "inspect")
+    arguments.refuse_others("data inspect", {"--set", "--json", "--sheet", "--samples"});
+  else
+    arguments.refuse_others("data verify", {"--set", "--json"});
   const std::string& path = arguments.positional()[1];
   if (path.ends_with(".ffr")) return report_file(path, what == "verify", arguments.has("--json"));
   const Source source = open_source(arguments, 0);
@@ -163,6 +218,13 @@ int data_command(const Arguments& arguments) {
     all.set(name, std::move(json));
     if (!arguments.has("--json")) std::cout << name << "\n" << text << "\n";
   }
+  if (arguments.has("--sheet")) write_sheet(arguments, *data.train);
+  if (what == "verify" && !data::type_of_shards(path).empty()) {
+    for (const std::string& fault : data::verify_shards(path)) {
+      std::cerr << "hearth: warning: " << fault << "\n";
+      ++problems;
+    }
+  }
   if (source.data.type() == "records" && data::holds_records(path)) {
     const std::string content = data::read_manifest(path).at("sha256").as_string();
     all.set("sha256", content);
@@ -170,7 +232,8 @@ int data_command(const Arguments& arguments) {
   }
   if (arguments.has("--json")) std::cout << to_text(all) << "\n";
   HEARTH_CHECK(DataError, what == "inspect" || problems == 0, "data verify: ", problems,
-               " samples cannot be read or have a bad label; the first ones of each part are listed above");
+               " samples cannot be read or have a bad label, or shards are not what they were; the first ones of each "
+               "part are listed above");
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "models/weights/weights.h"
 #include "train/cli/beam.h"
 #include "train/cli/commands.h"
+#include "train/run/bad_samples.h"
 #include "train/run/checkpoint.h"
 #include "train/step.h"
 #include "train/text_generation.h"
@@ -40,6 +41,8 @@ int eval_command(const Arguments& arguments) {
   const std::int64_t limit = arguments.whole("--limit", 0, 1);
   warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);
+  for (const std::string& line : take_new_bad_samples(session->data, nullptr))
+    std::cerr << "warning: " << line << "\n";
   Json record = Json::object();
   record.set("split", split)
       .set("step", session->position.step)

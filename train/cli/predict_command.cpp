@@ -12,6 +12,7 @@
 #include "ops/shape/concat.h"
 #include "train/cli/beam.h"
 #include "train/cli/commands.h"
+#include "train/cli/predict_rows.h"
 #include "train/predictor.h"
 #include "train/run/checkpoint.h"
 #include "train/text_generation.h"
@@ -195,6 +196,11 @@ int predict_by_task(const Kind& kind, const Arguments& arguments, std::unique_pt
   return 0;
 }
 
+int predict_tables(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() > 1, "predict: no file is named; use ", kind.usage);
+  return predict_rows(arguments, *session);
+}
+
 int translate_files(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   const std::vector<std::string> inputs = given_inputs(arguments);
   HEARTH_CHECK(UsageError, !inputs.empty(), "predict: the run was trained on pairs of lines and translates files; use ",
@@ -221,7 +227,7 @@ int translate_files(const Kind& kind, const Arguments& arguments, std::unique_pt
 }
 
 // In the order of Predicts.
-const std::array<Kind, 5> kinds{{
+const std::array<Kind, 6> kinds{{
     {"images", "hearth predict RUN IMAGE...", {"--top", "--logits", "--embedding"}, classify_images},
     {"sequences with a label",
      "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
@@ -236,6 +242,7 @@ const std::array<Kind, 5> kinds{{
      {"--beam", "--length-penalty", "--max-tokens"},
      translate_files},
     {"data of the program's own", "hearth predict RUN FILE...", {"--out"}, predict_by_task},
+    {"a table", "hearth predict RUN FILE.csv... (or FILE.npy, FILE.npz)", {"--top", "--logits"}, predict_tables},
 }};
 
 /// UsageError for an option that belongs to other kinds of runs only.

@@ -165,7 +165,7 @@ void write_facts(std::ostream& out, const Json& node, const std::string& prefix)
   for (const JsonMember& member : node.members()) {
     // Shown above or below the table, or empty.
     if (member.key == "metrics" || member.key == "profile" || member.key == "seconds" || member.key == "step_trace" ||
-        member.key == "device_profile" || text_of(member.value).empty())
+        member.key == "device_profile" || member.key == "bad_samples" || text_of(member.value).empty())
       continue;
     if (member.value.is_object()) {
       write_facts(out, member.value, prefix + member.key + " ");
@@ -214,6 +214,27 @@ std::string step_section(const Json& run_info) {
                    svg, "</section>");
 }
 
+// Samples that could not be read, as run.json tells them.
+std::string bad_samples_section(const Json& run_info) {
+  const Json* const bad = run_info.find("bad_samples");
+  if (bad == nullptr || !bad->is_object()) return "";
+  TextStream out;
+  out << "<section><h2>Bad samples</h2><p class=\"sub\">Other samples stood in for them.</p><table>"
+      << "<tr><th>Split</th><th>Sample</th><th>Name</th><th>Fault</th></tr>";
+  for (const JsonMember& split : bad->members()) {
+    const Json& first = split.value.at("first");
+    for (const Json& one : first.items())
+      out << "<tr><td>" << html_escaped(split.key) << "</td><td>" << html_escaped(text_at(one, "sample")) << "</td><td>"
+          << html_escaped(text_at(one, "name")) << "</td><td>" << html_escaped(text_at(one, "fault")) << "</td></tr>";
+    const std::int64_t count = split.value.at("count").as_integer(), listed = static_cast<std::int64_t>(first.size());
+    if (count > listed)
+      out << "<tr><td>" << html_escaped(split.key) << "</td><td>and " << count - listed
+          << " more</td><td></td><td></td></tr>";
+  }
+  out << "</table></section>";
+  return out.str();
+}
+
 // Where time and memory went, as run.json tells it.
 std::string profile_sections(const Json& run_info) {
   const Json* const profile = run_info.find("profile");
@@ -253,7 +274,8 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
   }
   out << "</div>" << input_section(records) << step_section(run_info)
       << (run_info.find("device_profile") != nullptr ? device_section(run_info.at("device_profile")) : "")
-      << profile_sections(run_info) << "<h2>Config</h2><pre>" << html_escaped(to_text(config, 2)) << "</pre>";
+      << profile_sections(run_info) << bad_samples_section(run_info) << "<h2>Config</h2><pre>"
+      << html_escaped(to_text(config, 2)) << "</pre>";
   end_page(out);
   return out.str();
 }

@@ -9,9 +9,11 @@
 #include "core/io/safetensors.h"
 #include "data/described.h"
 #include "data/fingerprint.h"
+#include "data/table/table.h"
 #include "data/text/token_set.h"
 #include "models/weights/non_finite.h"
 #include "train/evaluation_hooks.h"
+#include "train/run/bad_samples.h"
 #include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
@@ -25,6 +27,9 @@ constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* source_tokenizer_file = "source_tokenizer.json";
 constexpr const char* metrics_note = "metrics_bytes";
 constexpr const char* stop_note = "stop_reason";
+constexpr const char* bad_samples_note = "bad_samples";
+// Whose faults are kept.
+constexpr std::int64_t bad_samples_noted = 1000;
 
 struct NamedTokenizer {
   const char* file;
@@ -58,6 +63,7 @@ Json facts_as_json(const Session& session) {
   const data::DataFacts facts = data::facts_of(session.data);
   Json json = Json::object();
   json.set("kind", facts.kind).set("classes", Json::array_of(facts.classes));
+  if (facts.table != nullptr) return json.set("table", data::to_json(*facts.table));
   if (facts.kind != "images") return json.set("length", facts.length);
   const std::vector<std::int64_t> shape{facts.image.height, facts.image.width, facts.image.channels};
   return json.set("mean", Json::array_of(facts.normalize.mean))
@@ -96,13 +102,15 @@ std::optional<data::DataFacts> known_facts(const std::string& set) {
       facts.image = {shape[0], shape[1], shape[2]};
       facts.shrink_to = static_cast<int>(json.at("shrink_to").as_integer());
       facts.normalize = {numbers_in<double>(json.at("mean")), numbers_in<double>(json.at("std"))};
+    } else if (facts.kind == "table") {
+      facts.table = std::make_shared<data::TableFacts>(data::table_facts_of(json.at("table")));
     } else {
       facts.length = json.at("length").as_integer();
     }
   } catch (const ConfigError& error) {
     throw FileError(join_text(set, "/", data_file, ": ", error.what()));
   }
-  if (facts.kind == "images" || facts.kind == "samples") return facts;
+  if (facts.kind == "images" || facts.kind == "table" || facts.kind == "samples") return facts;
   facts.tokenizer = facts.source_tokenizer = data::read_tokenizer(set + "/" + tokenizer_file);
   const std::string source = set + "/" + source_tokenizer_file;
   if (file_exists(source)) facts.source_tokenizer = data::read_tokenizer(source);
@@ -131,6 +139,8 @@ std::vector<std::string> changes_of_data(Session& session, const std::string& se
     if (before.find(key) && now.find(key) && before.at(key) != now.at(key))
       changes.push_back(join_text("the ", key, " of the training images' channels was ", to_text(before.at(key)),
                                   " and is ", to_text(now.at(key))));
+  if (before.find("table") && now.find("table") && before.at("table") != now.at("table"))
+    changes.push_back("columns of the table, or what was learned of them, are not what they were");
   return changes;
 }
 
@@ -214,6 +224,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   std::vector<std::string> optional{"position.test_"};
   // A run may go on with early stopping or without.
   optional.push_back(join_text("hooks.", early_stopping_hook, "."));
+  // It may pass over bad samples from now on, or no more.
+  optional.emplace_back(quarantine_state);
   if (!keeps_scale(session.config().precision, saved)) optional.emplace_back("loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
   const Position& position = session.position;
@@ -222,6 +234,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
                position.best_step, ", in a checkpoint of step ", step, "; resume from another one");
   session.position.metrics_bytes = metrics_bytes_of(set);
   session.position.stop_reason = stop_reason_of(set);
+  const Json notes = notes_of_checkpoint(set);
+  restore_bad_samples(session.data, notes.find(bad_samples_note));
   session.after_load();
   session.write_interval();
 }
@@ -239,6 +253,8 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   session.training_state.save(writer.file(state_file));
   writer.note(metrics_note, session.position.metrics_bytes);
   if (const std::string& reason = session.position.stop_reason; !reason.empty()) writer.note(stop_note, reason);
+  if (Json bad = bad_samples_to_json(session.data, bad_samples_noted); !bad.is_null())
+    writer.note(bad_samples_note, std::move(bad));
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
@@ -306,6 +322,8 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     result.warnings.push_back(text);
   }
   load_set(session, set, found.step, saved.config.precision);
+  // Numbers of samples mean others by now.
+  if (!changes.empty()) clear_bad_samples(session.data);
   // What ended it may be patient for longer now.
   const auto early_stopping = [](const Json& resolved) { return resolved.at("train").at("early_stopping"); };
   if (early_stopping(session.resolved()) != early_stopping(saved.resolved)) session.position.stop_reason.clear();
@@ -349,14 +367,14 @@ std::string whole_set(const std::string& run_or_checkpoint) {
 }
 
 /// The data that a configuration names; errors say whose it is.
-data::DataSplits configured_data(const data::Datasets::Component& data) {
+data::DataSplits configured_data(const data::Datasets::Component& data, const std::optional<data::DataFacts>& facts) {
   const auto explained = [](const Error& error) {
     std::error_code unknown;
     return join_text(error.what(), "; this is the data that the run's configuration names, relative paths from ",
                      std::filesystem::current_path(unknown).string(), "; --data names other data");
   };
   try {
-    return data::make_data(data);
+    return facts ? data::data_as_trained(data, *facts) : data::make_data(data);
   } catch (const DataError& error) {
     throw DataError(explained(error));
   } catch (const FileError& error) {
@@ -391,7 +409,7 @@ std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoin
   const std::string set = whole_set(run_or_checkpoint);
   LoadedConfig loaded = config_in(set, overrides);
   if (data_path.empty()) {
-    data::DataSplits data = configured_data(loaded.config.data);
+    data::DataSplits data = configured_data(loaded.config.data, known_facts(set));
     return trained_session(set, std::move(loaded), std::move(data));
   }
   const std::optional<data::DataFacts> facts = known_facts(set);

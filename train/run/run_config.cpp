@@ -201,6 +201,9 @@ void describe(Fields<LogOptions>& f) {
   f.integer("every_steps", &LogOptions::every_steps, {.min = 1}, "Steps between lines of training metrics.");
   f.boolean("tensorboard", &LogOptions::tensorboard, "Writes TensorBoard event files.");
   f.boolean("report", &LogOptions::report, "Writes report.html at the end and after evaluations.");
+  f.boolean("profile", &LogOptions::profile,
+            "On a CUDA device the report shows the device's own time of each kernel of a step, by NVIDIA's CUPTI; the "
+            "first six steps wait for the device.");
 }
 
 void describe(Fields<DistOptions>& f) {
@@ -366,10 +369,28 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
   collect_differences(resolved, other, "", all);
   for (const std::string& difference : all) {
     bool free = false;
-    for (const char* prefix :
-         {"/name", "/device", "/eval", "/checkpoint", "/log", "/train/epochs", "/train/steps", "/train/early_stopping",
-          "/train/graph", "/data/workers", "/dist/backend", "/dist/address", "/dist/timeout", "/dist/overlap",
-          "/dist/zero", "/data/prefetch", "/comment", "/$schema"})
+    for (const char* prefix : {"/name",
+                               "/device",
+                               "/eval",
+                               "/checkpoint",
+                               "/log",
+                               "/train/epochs",
+                               "/train/steps",
+                               "/train/early_stopping",
+                               "/train/graph",
+                               "/data/workers",
+                               "/dist/backend",
+                               "/dist/address",
+                               "/dist/timeout",
+                               "/dist/overlap",
+                               "/dist/zero",
+                               "/data/prefetch",
+                               "/data/bad_samples",
+                               "/data/on_error",
+                               "/data/cache",
+                               "/data/stuck_",
+                               "/comment",
+                               "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);
   }

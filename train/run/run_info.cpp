@@ -103,7 +103,8 @@ std::string utc_now() {
 RunInfo::RunInfo(std::string path, RunFacts facts)
     : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()), clock_start_(Clock::now()) {}
 
-void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile) const {
+void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile,
+                    const Json& bad_samples) const {
   Json versions = Json::object();
   versions.set("hearth", build::version)
       .set("compiler", build::compiler)
@@ -125,6 +126,7 @@ void RunInfo::write(const std::string& status, const Json& metrics, const Json& 
       .set("machine", machine)
       .set("metrics", metrics);
   if (profile.is_object()) info.set("profile", profile);
+  if (bad_samples.is_object()) info.set("bad_samples", bad_samples);
   write_file_synced(path_, to_text(info, 2) + "\n");
 }
 

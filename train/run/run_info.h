@@ -21,8 +21,10 @@ class RunInfo {
  public:
   RunInfo(std::string path, RunFacts facts);
   /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones; `profile` is
-  /// where time and memory went. "seconds" counts from the construction of this object.
-  void write(const std::string& status, const Json& metrics, const Json& profile = {}) const;
+  /// where time and memory went, and `bad_samples` which samples were passed over. "seconds" counts from the
+  /// construction of this object.
+  void write(const std::string& status, const Json& metrics, const Json& profile = {},
+             const Json& bad_samples = {}) const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -33,7 +33,7 @@ class HEARTH_API ClassificationTask : public Task {
   nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
   const char* unit() const override { return samples_ ? "samples" : "images"; }
   std::unique_ptr<Metrics> metrics() const override { return class_metrics(options_, data_.train->class_names()); }
-  Predicts predicts() const override { return samples_ ? Predicts::files : Predicts::image_classes; }
+  Predicts predicts() const override { return samples_ ? predicts_of_samples(data_) : Predicts::image_classes; }
   std::string describe() const override;
   std::int64_t rows_to_measure() const override;
   void report(Session& session, const data::DatasetPointer& part, std::int64_t most,

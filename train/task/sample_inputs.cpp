@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "data/table/table.h"
+
 namespace hearth::train {
 namespace {
 
@@ -20,9 +22,9 @@ SampleInputs::SampleInputs(const char* task, const data::DataSplits& data, std::
   const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
   HEARTH_CHECK(ConfigError, samples != nullptr, "/task/type: ", task,
                " is of a data::SampleDataset, which the data are not; name another task");
-  HEARTH_CHECK(ConfigError, samples->size() > 0, "/task/type: ", task, ": the training data has no samples");
-  Random random(0, 0);
-  first_ = samples->collate({samples->read(0, random)});
+  const data::TensorSample example = samples->example();
+  HEARTH_CHECK(ConfigError, !example.empty(), "/task/type: ", task, ": the training data has no samples");
+  first_ = samples->collate({example});
   std::string known;
   for (const data::Batch::Named& one : first_.tensors())
     known += join_text(known.empty() ? "" : ", ", "\"", one.name, "\" ", shape_of_sample(one.tensor));
@@ -52,6 +54,10 @@ models::InputInfo SampleInputs::info() const {
   if (input.rank() > 2) info.height = input.dim(1);
   if (input.rank() > 3) info.width = input.dim(2);
   return info;
+}
+
+Predicts predicts_of_samples(const data::DataSplits& data) {
+  return dynamic_cast<const data::TableDataset*>(data.train.get()) != nullptr ? Predicts::rows : Predicts::files;
 }
 
 std::string SampleInputs::describe() const {

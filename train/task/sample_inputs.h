@@ -32,4 +32,8 @@ class HEARTH_API SampleInputs {
   data::Batch first_;
 };
 
+/// What `hearth predict` makes of a run on a data::SampleDataset: predictions for the rows of a table, or else what the
+/// task makes of a file.
+HEARTH_API Predicts predicts_of_samples(const data::DataSplits& data);
+
 }  // namespace hearth::train

@@ -3,6 +3,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/run_on.h"
+#include "data/table/table.h"
 #include "ops/ops.h"
 #include "train/session.h"
 #include "train/task/classification.h"
@@ -20,6 +21,11 @@ constexpr std::int64_t no_class = -100;
 
 std::unique_ptr<Task> task_of(const data::DataSplits& data) {
   const data::TokenDataset* const sequences = data.train->tokens();
+  const auto* const table = dynamic_cast<const data::TableDataset*>(data.train.get());
+  HEARTH_CHECK(ConfigError, table == nullptr || table->classes() > 0,
+               "/task: the target of the table is numbers; name the task: {\"type\": \"regression\"}, or say that they "
+               "are classes by data.target_type: \"category\"");
+  if (table != nullptr) return std::make_unique<ClassificationTask>(data);
   HEARTH_CHECK(ConfigError, sequences != nullptr || data.train->images() != nullptr,
                "/task: the data tell none, being neither images nor sequences of tokens; name one: ",
                "{\"type\": ...}, as the program adds it to train::tasks()");

@@ -37,6 +37,7 @@ enum class Predicts : std::uint8_t {
   continuations,  ///< what prompts go on with
   translations,   ///< other sequences for those given
   files,          ///< a line for each file, by Task::predict
+  rows,           ///< classes or numbers for the rows of tables
 };
 
 class HEARTH_API Task {

@@ -92,6 +92,9 @@ TEST_F(CudaResidualBlock, IsOneOpWhereNobodyLooksInside) {
   part("layer1.0.bn1").on_forward([&](const nn::Module&, const Tensor&) { ++seen; });
   EXPECT_EQ(blocks_as_one(), 2) << "a hook on a norm inside";
   EXPECT_EQ(seen, 1);
+  part("layer1.0.downsample.1").on_forward([&](const nn::Module&, const Tensor&) { ++seen; });
+  EXPECT_EQ(blocks_as_one(), 2) << "a hook on the norm of its shortcut, too";
+  EXPECT_EQ(seen, 3);
   part("layer2.0.conv2").on_backward([&](const nn::Module&, const Tensor&) { ++seen; });
   EXPECT_EQ(blocks_as_one(), 1) << "a hook on the gradient of a convolution inside";
 }
@@ -120,6 +123,31 @@ TEST_F(CudaResidualBlock, IsItsLayersOneByOne) {
     for (const char* const conv : {"layer1.0.conv1", "layer1.1.conv1", "layer2.0.conv1"})
       part(conv).on_forward([](const nn::Module&, const Tensor&) {});
   });
+}
+
+// Norm, ReLU and pooling of the stem.
+TEST_F(CudaResidualBlock, TheStemIsOneOpWhereNobodyLooksInside) {
+  ResNet whole({.blocks = {1}, .bottleneck = true, .stem = ResNetStem::imagenet, .width = 8, .in_channels = 8});
+  nn::initialize(whole, 3);
+  whole.to(gpu);
+  const auto stems = [&] {
+    CountOps ops;
+    const OpObserverScope observed(ops);
+    const AutocastScope autocast(DType::f16);
+    const Tensor y = whole.embedding(x);
+    EXPECT_EQ(ops.count["batch_norm_pool"] + ops.count["max_pool2d"], 1);
+    return std::pair{ops.count["batch_norm_pool"], y};
+  };
+  const auto [ones, together] = stems();
+  EXPECT_EQ(ones, 1);
+  whole.for_each_module([](nn::Module& module) {
+    if (module.path() == "bn1") module.on_forward([](const nn::Module&, const Tensor&) {});
+  });
+  const auto [none, apart] = stems();
+  EXPECT_EQ(none, 0) << "a hook on the norm";
+  EXPECT_EQ(together.to_doubles(), apart.to_doubles());
+  whole.eval();
+  EXPECT_EQ(stems().first, 0);
 }
 
 }  // namespace

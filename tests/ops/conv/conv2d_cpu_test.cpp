@@ -10,42 +10,22 @@
 #include <map>
 #include <set>
 
+#include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
-#include "core/random.h"
 #include "ops/conv/conv2d.h"
 #include "ops/matmul/amx.h"
 #include "ops/onednn/onednn.h"
+#include "tests/ops/conv/plain_convolution.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::test {
 namespace {
 
-using kernels::Conv2dCandidate;
+using namespace conv;
 
-constexpr Pass all_passes[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
-const Conv2dCandidate* const all_candidates[] = {&kernels::conv2d_matmul,      &kernels::conv2d_amx,
-                                                 &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
-                                                 &kernels::conv2d_unfolded,    &kernels::conv2d_onednn};
-
-ConvShape shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c, std::int64_t k, std::int64_t r,
-                std::int64_t s, std::int64_t stride, std::int64_t pad, std::int64_t dilation = 1,
-                std::int64_t groups = 1) {
-  ConvShape result{.n = n, .h = h, .w = w, .c = c, .k = k, .r = r, .s = s};
-  result.stride_h = result.stride_w = stride;
-  result.pad_h = result.pad_w = pad;
-  result.dilation_h = result.dilation_w = dilation;
-  result.groups = groups;
-  result.p = (h + 2 * pad - (r - 1) * dilation - 1) / stride + 1;
-  result.q = (w + 2 * pad - (s - 1) * dilation - 1) / stride + 1;
-  return result;
-}
-
-// A row of padding below only, and unequal strides.
-ConvShape uneven(ConvShape s, std::int64_t rows) {
-  s.pad_h = 0, s.stride_w = 1, s.q = s.w;
-  s.p = rows;
-  return s;
-}
+const Conv2dCandidate* const all_candidates[] = {
+    &kernels::conv2d_matmul,   &kernels::conv2d_amx,      &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
+    &kernels::conv2d_winograd, &kernels::conv2d_unfolded, &kernels::conv2d_onednn};
 
 std::vector<ConvShape> odd_shapes() {
   return {shape(2, 9, 7, 3, 5, 3, 3, 1, 1),
@@ -80,106 +60,6 @@ std::vector<ConvShape> tile_shapes() {
 
 // In three chunks of images for the paired filter gradient, an odd image in the last.
 ConvShape many_images() { return shape(9, 64, 64, 64, 8, 3, 3, 1, 1); }
-
-std::string text_of(const ConvProblem& problem) {
-  const ConvShape& s = problem.shape;
-  const char* const pass = problem.pass == Pass::forward         ? "forward"
-                           : problem.pass == Pass::backward_data ? "backward_data"
-                                                                 : "backward_weights";
-  return join_text(pass, " n", s.n, " ", s.h, "x", s.w, "x", s.c, " k", s.k, " ", s.r, "x", s.s, " ",
-                   problem.activations, "/", problem.weights, problem.deterministic ? " exact" : "");
-}
-
-/// The operands of a convolution, y holding dy.
-struct Operands {
-  Tensor x, w, b, y;
-
-  explicit Operands(const ConvProblem& problem) {
-    const ConvShape& s = problem.shape;
-    x = draw({s.n, s.h, s.w, s.c}, 1, problem.activations);
-    w = draw({s.k, s.r, s.s, s.c / s.groups}, 2, problem.weights);
-    b = draw({s.k}, 3, DType::f32);
-    y = draw({s.n, s.p, s.q, s.k}, 4, problem.activations);
-  }
-  static Tensor draw(const Shape& shape, std::uint64_t seed, DType dtype) {
-    Random random(seed, 0);
-    std::vector<double> values(static_cast<std::size_t>(shape.size()));
-    for (double& value : values) value = random.uniform(-1.0, 1.0);
-    return Tensor::of<double>(shape, values).to(dtype);
-  }
-  const Tensor& result(Pass pass) const { return pass == Pass::forward ? y : pass == Pass::backward_data ? x : w; }
-};
-
-// Calls f(index of x, of w, of y) for every product of the convolution.
-template <class F>
-void each_product(const ConvShape& s, const F& f) {
-  const std::int64_t kg = s.k / s.groups, cg = s.c / s.groups;
-  for (std::int64_t y = 0; y < s.n * s.p * s.q; ++y)
-    for (std::int64_t tap = 0; tap < s.r * s.s; ++tap) {
-      const std::int64_t h = y / s.q % s.p * s.stride_h - s.pad_h + tap / s.s * s.dilation_h;
-      const std::int64_t w = y % s.q * s.stride_w - s.pad_w + tap % s.s * s.dilation_w;
-      if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
-      const std::int64_t x = ((y / s.q / s.p * s.h + h) * s.w + w) * s.c;
-      for (std::int64_t k = 0; k < s.k; ++k)
-        for (std::int64_t c = 0; c < cg; ++c)
-          f(static_cast<std::size_t>(x + k / kg * cg + c), static_cast<std::size_t>((k * s.r * s.s + tap) * cg + c),
-            static_cast<std::size_t>(y * s.k + k));
-    }
-}
-
-/// What a pass makes: y, dx or dw, and db.
-struct Results {
-  std::vector<double> main, db;
-};
-
-Results plain_loops(const ConvProblem& problem, const Operands& o) {
-  const bool narrow = problem.activations == DType::bf16;
-  const std::vector<double> x = o.x.to_doubles(), b = o.b.to_doubles(), y = o.y.to_doubles(),
-                            w = (narrow ? o.w.to(DType::bf16) : o.w).to_doubles();
-  Results r{std::vector<double>(static_cast<std::size_t>(o.result(problem.pass).size())), {}};
-  switch (problem.pass) {
-    case Pass::forward:
-      for (std::size_t i = 0; i < r.main.size(); ++i) r.main[i] = b[i % b.size()];
-      each_product(problem.shape, [&](auto i, auto j, auto to) { r.main[to] += x[i] * w[j]; });
-      break;
-    case Pass::backward_data:
-      each_product(problem.shape, [&](auto to, auto j, auto i) { r.main[to] += y[i] * w[j]; });
-      break;
-    case Pass::backward_weights:
-      each_product(problem.shape, [&](auto j, auto to, auto i) { r.main[to] += x[j] * y[i]; });
-      r.db.resize(b.size());
-      for (std::size_t i = 0; i < y.size(); ++i) r.db[i % b.size()] += y[i];
-      break;
-  }
-  return r;
-}
-
-/// What the candidate makes, written over other numbers.
-struct Made {
-  Tensor main, db;
-};
-
-Made run(const Conv2dCandidate& candidate, ConvProblem problem, const Operands& o) {
-  const Tensor& like = o.result(problem.pass);
-  Made made{Tensor::full(like.shape(), 9, like.dtype()), Tensor::full(o.b.shape(), 9, DType::f32)};
-  const bool gradient = problem.pass == Pass::backward_weights;
-  if (problem.pass != Pass::backward_data) problem.bias = DType::f32;
-  const Tensor none;
-  candidate.run(problem, {problem.pass == Pass::backward_data ? made.main : o.x, gradient ? made.main : o.w,
-                          gradient ? made.db : (problem.pass == Pass::forward ? o.b : none),
-                          problem.pass == Pass::forward ? made.main : o.y});
-  return made;
-}
-
-void expect_near(const Tensor& found, const std::vector<double>& expected, double tolerance, const std::string& what) {
-  const std::vector<double> values = found.to_doubles();
-  ASSERT_EQ(values.size(), expected.size()) << what;
-  double largest = 1.0;
-  for (const double e : expected) largest = std::max(largest, std::abs(e));
-  const double unit = found.dtype() == DType::bf16 ? 0.0041 : 0.0;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    ASSERT_NEAR(values[i], expected[i], tolerance * largest + unit * std::abs(expected[i])) << what << " at " << i;
-}
 
 /// How often each candidate ran a pass.
 using Runs = std::map<std::string, std::map<Pass, int>>;
@@ -230,6 +110,7 @@ TEST_F(Conv2dCpu, F32MatchesPlainLoops) {
     EXPECT_EQ(runs["onednn"][pass], cpu::dnn::available() ? 2 * 15 : 0);
   }
   EXPECT_TRUE(runs["direct_bf16"].empty() && runs["paired_bf16"].empty());
+  for (const Pass pass : all_passes) EXPECT_EQ(runs["winograd"][pass], 3);
 }
 
 TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
@@ -269,20 +150,12 @@ TEST_F(Conv2dCpu, AnyThreadCountMatchesPlainLoops) {
   }
 }
 
-std::string bits_of(const Conv2dCandidate& candidate, const ConvProblem& problem, const Operands& o) {
-  const Made made = run(candidate, problem, o);
-  std::string bits;
-  for (const Tensor& t : {made.main, made.db})
-    bits.append(reinterpret_cast<const char*>(t.bytes()), static_cast<std::size_t>(t.size()) * size_of(t.dtype()));
-  return bits;
-}
-
-// The native bf16 kernels in either mode.
+// The native bf16 kernels, and Winograd's without the mode.
 TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
-  for (const ConvShape& s :
-       {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
-        shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1), shape(8, 2, 2, 128, 256, 3, 3, 1, 1),
-        shape(16, 4, 4, 128, 256, 3, 3, 1, 1), shape(8, 9, 9, 64, 32, 3, 3, 1, 1), many_images()})
+  for (const ConvShape& s : {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
+                             shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1),
+                             shape(8, 2, 2, 128, 256, 3, 3, 1, 1), shape(16, 4, 4, 128, 256, 3, 3, 1, 1),
+                             shape(8, 9, 9, 64, 32, 3, 3, 1, 1), shape(4, 9, 9, 40, 96, 3, 3, 1, 1), many_images()})
     for (const DType activations : {DType::f32, DType::bf16})
       for (const Pass pass : all_passes)
         for (const bool deterministic : {false, true})
@@ -290,11 +163,11 @@ TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
             const ConvProblem problem{
                 .shape = s, .pass = pass, .activations = activations, .deterministic = deterministic};
             const bool own = candidate == &kernels::conv2d_direct_bf16 || candidate == &kernels::conv2d_paired_bf16 ||
-                             candidate == &kernels::conv2d_amx;
+                             candidate == &kernels::conv2d_winograd || candidate == &kernels::conv2d_amx;
             if ((!deterministic && !own) || !candidate->unsupported(problem).empty()) continue;
             const Operands operands(problem);
             std::set<std::string> found;
-            for (const int pool : {1, 2, 3, 5}) {
+            for (const int pool : {1, 2, 3, 5, 8}) {
               cpu::set_threads(pool);
               found.insert(bits_of(*candidate, problem, operands));
             }
@@ -316,12 +189,6 @@ TEST_F(Conv2dCpu, Bf16KernelsRoundOnce) {
   operands.w = operands.w.to(DType::f32);
   const Tensor dw = run(kernels::conv2d_paired_bf16, problem, operands).main;
   EXPECT_EQ(narrow.to_doubles(), dw.to(DType::bf16).to_doubles());
-}
-
-/// Whether the candidate is the one to take, where those before it in the list do not.
-bool takes(const Conv2dCandidate& candidate, const ConvShape& s, Pass pass, DType activations = DType::bf16) {
-  const ConvProblem problem{.shape = s, .pass = pass, .activations = activations};
-  return candidate.unsupported(problem).empty() && candidate.why_slower(problem).empty();
 }
 
 TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
@@ -428,8 +295,14 @@ TEST_F(Conv2dCpu, ChoosesInOrder) {
     EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f32), "matmul");
     EXPECT_EQ(choice(shape(2, 15, 15, 32, 16, 1, 1, 2, 0), pass, DType::f32), "matmul");
     EXPECT_EQ(choice(shape(8, 2, 2, 128, 128, 3, 3, 1, 1), pass, DType::f32), "unfolded");
-    EXPECT_EQ(choice(shape(2, 12, 12, 16, 16, 3, 3, 1, 1), pass, DType::f32), library ? "onednn" : "im2col");
-    EXPECT_EQ(choice(shape(2, 12, 12, 16, 16, 3, 3, 1, 1), pass, DType::f16), library ? "onednn" : "im2col");
+    for (const DType type : {DType::f32, DType::f16}) {
+      EXPECT_EQ(choice(shape(2, 12, 12, 8, 8, 3, 3, 1, 1), pass, type), library ? "onednn" : "im2col");
+      EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 1, 1), pass, type), "winograd");
+      // On AVX2 the library is slow at strided filter gradients.
+      const bool slow = pass == Pass::backward_weights && cpu::isa() == cpu::Isa::v3;
+      EXPECT_EQ(choice(shape(2, 12, 12, 64, 64, 3, 3, 2, 1), pass, type), library && !slow ? "onednn" : "im2col");
+      EXPECT_EQ(choice(shape(2, 12, 12, 32, 64, 3, 3, 2, 1), pass, type), library ? "onednn" : "im2col");
+    }
     EXPECT_EQ(choice(shape(2, 14, 14, 32, 16, 1, 1, 1, 0), pass, DType::f64), "im2col");
     // Many pixels of many channels: the library's convolution beats its product with transposed filters.
     const bool slow_product = library && pass == Pass::forward;
@@ -475,6 +348,15 @@ TEST_F(Conv2dCpu, APinSaysWhatIsUnsupported) {
     EXPECT_PRED2(contains, message(candidate->name, small, DType::f64), "f64");
   EXPECT_PRED2(contains, message("matmul", small, DType::f32), "filters of 3x3");
   EXPECT_PRED2(contains, message("unfolded", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 1, 2), DType::f32), "2 groups");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 3, 2, 1), DType::f32), "stride 2x2");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 2), DType::f32), "dilation 2x2");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 2, 1, 1), DType::f32), "filters of 3x2");
+  EXPECT_PRED2(contains, message("winograd", shape(2, 6, 6, 8, 8, 3, 3, 1, 1, 1, 2), DType::f32), "2 groups");
+  {
+    cpu::set_deterministic(true);
+    EXPECT_PRED2(contains, message("winograd", small, DType::f32), "deterministic mode");
+    cpu::set_deterministic(false);
+  }
   EXPECT_PRED2(contains, message("direct_bf16", small, DType::f32), "bf16");
   EXPECT_PRED2(contains, message("paired_bf16", small, DType::bf16), "not a filter gradient");
   if (cpu::dnn::available()) return;

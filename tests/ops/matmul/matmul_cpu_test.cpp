@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
@@ -17,6 +18,7 @@
 #include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_onednn.h"
+#include "ops/matmul/product.h"
 #include "ops/onednn/onednn.h"
 
 namespace hearth::cpu {
@@ -286,6 +288,22 @@ TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {
     EXPECT_EQ(matmul_implementation(p), "gemm");
   p.a = p.b = p.c = DType::f64;
   EXPECT_EQ(matmul_implementation(p), "gemm");
+}
+
+TEST(CpuMatmulChoice, IsNativeForGradientsThatTheLibraryDoesNotCopy) {
+  if (!dnn::available() || isa() != Isa::v3) GTEST_SKIP() << "needs oneDNN, and AVX2 as the ISA level";
+  auto candidates = kernels::product_candidates(stream_of({}), "test_products");
+  const auto chosen = [&](const MatmulProblem& p) { return std::string(candidates.choose(p).label); };
+  MatmulProblem p{.m = 384, .n = 1536, .k = 2048, .transpose_a = true};
+  EXPECT_EQ(chosen(p), "test_products:gemm");
+  for (const auto change :
+       {+[](MatmulProblem& q) { q.m = 392; }, +[](MatmulProblem& q) { q.m = 256; },
+        +[](MatmulProblem& q) { q.n = 768; }, +[](MatmulProblem& q) { q.transpose_a = false; },
+        +[](MatmulProblem& q) { q.transpose_b = true; }, +[](MatmulProblem& q) { q.deterministic = true; }}) {
+    MatmulProblem other = p;
+    change(other);
+    EXPECT_EQ(chosen(other), "test_products:onednn") << join_text(other);
+  }
 }
 
 TEST(DnnMatmul, SaysWhyItIsUnsupported) {

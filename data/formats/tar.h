@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tar archives (POSIX.1-2001, "pax"; ustar and the long names of GNU tar too), plain ones, whose members can be read by
+// position.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "data/formats/file_window.h"
+#include "data/formats/part_file.h"
+
+namespace hearth::data {
+
+/// A regular file in an archive.
+struct TarMember {
+  std::string name;
+  std::uint64_t header = 0;  ///< offset of its header
+  std::uint64_t offset = 0;  ///< of its bytes
+  std::uint64_t bytes = 0;
+};
+
+/// Calls `visit` for each regular file of an archive, in order; directories, links and devices are passed over. Reads
+/// headers alone, through `window`, which is of the same file. DataError, naming file, member and offset, for a header
+/// that does not fit its checksum, a size beyond the end of the file, an archive without its end, sparse members, and
+/// names longer than any system's; for compressed archives, with the remedy.
+void scan_tar(const SourceFile& file, FileWindow& window, const std::function<void(const TarMember&)>& visit);
+
+/// Writes an archive in the format of ustar, to PATH.part, which becomes PATH when all of it is on the disk. The same
+/// members give the same bytes.
+class TarWriter {
+ public:
+  /// FileError if the file cannot be made.
+  explicit TarWriter(std::filesystem::path path) : file_(std::move(path)) {}
+  /// UsageError for a name of more than 100 bytes or a member of 8 GiB; FileError if it cannot be written.
+  void add(std::string_view name, std::span<const std::byte> bytes);
+  void finish();
+
+ private:
+  PartFile file_;
+};
+
+}  // namespace hearth::data

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/table/table_data.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "core/error.h"
+#include "data/order.h"
+#include "data/table/csv.h"
+#include "data/table/npy.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr std::size_t most_values = 10'000;
+constexpr float missing_value = std::numeric_limits<float>::quiet_NaN();
+
+using FactsPointer = std::shared_ptr<const TableFacts>;
+
+bool is_missing(const std::string& field) {
+  static const std::set<std::string> texts{"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
+  return texts.contains(field);
+}
+
+std::optional<float> number_of(const std::string& field) {
+  const std::size_t begin = field.find_first_not_of(' '), end = field.find_last_not_of(' ');
+  if (begin == field.npos) return std::nullopt;
+  const char* first = field.data() + begin;
+  const char* const last = field.data() + end + 1;
+  if (*first == '+') ++first;
+  float value = 0;
+  const auto [stop, fault] = std::from_chars(first, last, value);
+  if (fault != std::errc() || stop != last || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> index_in(const std::vector<std::string>& sorted, const std::string& value) {
+  const auto at = std::ranges::lower_bound(sorted, value);
+  if (at == sorted.end() || *at != value) return std::nullopt;
+  return at - sorted.begin();
+}
+
+std::size_t column_named(const CsvText& csv, const std::string& name, const char* key) {
+  const auto at = std::ranges::find(csv.names, name);
+  std::string known;
+  for (const std::string& one : csv.names) known += (known.empty() ? "\"" : ", \"") + one + "\"";
+  HEARTH_CHECK(DataError, at != csv.names.end(), csv.path, ": has no column \"", name, "\"", key, "; it has ", known);
+  return static_cast<std::size_t>(at - csv.names.begin());
+}
+
+bool all_numbers(const CsvText& csv, std::size_t column) {
+  return std::ranges::all_of(csv.rows, [&](const std::vector<std::string>& row) {
+    return is_missing(row[column]) || number_of(row[column]).has_value();
+  });
+}
+
+std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const std::vector<std::int64_t>& rows) {
+  std::set<std::string> values;
+  for (const std::int64_t row : rows) {
+    const std::string& field = csv.rows[static_cast<std::size_t>(row)][column];
+    if (!is_missing(field)) values.insert(field);
+    HEARTH_CHECK(DataError, values.size() <= most_values, csv.path, ": column \"", csv.names[column],
+                 "\" has more than ", most_values, " different strings, which are no categories; name it in data.ignore");
+  }
+  return {values.begin(), values.end()};
+}
+
+/// The columns that are inputs, in the order of the options or of the table.
+std::vector<std::size_t> input_columns(const CsvText& csv, const CsvOptions& options) {
+  std::vector<std::size_t> inputs;
+  for (const std::string& name : options.columns) inputs.push_back(column_named(csv, name, " of data.columns"));
+  if (inputs.empty()) {
+    for (std::size_t i = 0; i < csv.names.size(); ++i)
+      if (csv.names[i] != options.target && std::ranges::count(options.ignore, csv.names[i]) == 0) inputs.push_back(i);
+  }
+  for (const auto* names : {&options.ignore, &options.categories})
+    for (const std::string& name : *names)
+      (void)column_named(csv, name, names == &options.ignore ? " of data.ignore" : " of data.categories");
+  HEARTH_CHECK(DataError, !inputs.empty(), csv.path, ": no column is left for the inputs");
+  for (const std::size_t input : inputs)
+    HEARTH_CHECK(ConfigError, csv.names[input] != options.target, "/data/columns: \"", options.target,
+                 "\" is the target");
+  return inputs;
+}
+
+/// What the table tells but for what is computed of its numbers.
+TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std::vector<std::int64_t>& train) {
+  TableFacts facts;
+  facts.target = options.target;
+  std::int64_t width = 0;
+  for (const std::size_t at : input_columns(csv, options)) {
+    Column column{.name = csv.names[at]};
+    column.is_category = std::ranges::count(options.categories, column.name) > 0 || !all_numbers(csv, at);
+    if (column.is_category) column.values = values_of(csv, at, train);
+    width += column.is_category ? static_cast<std::int64_t>(column.values.size()) : 1;
+    facts.columns.push_back(std::move(column));
+  }
+  facts.shape = {width};
+  HEARTH_CHECK(DataError, width > 0, csv.path, ": the inputs have no values");
+  const std::size_t target = column_named(csv, options.target, " of data.target");
+  const bool is_class = options.target_type == TargetType::category ||
+                        (options.target_type == TargetType::by_content && !all_numbers(csv, target));
+  if (is_class) facts.classes = options.classes.empty() ? values_of(csv, target, train) : options.classes;
+  return facts;
+}
+
+/// A field of an input column; a missing one stays so where it may be missing: by the policy of what is still to be
+/// learned, or else where the column knows what stands for it.
+float input_of(const CsvText& csv, std::size_t row, std::size_t at, const Column& column,
+               std::optional<Missing> to_learn) {
+  const std::string& field = csv.rows[row][at];
+  if (is_missing(field)) {
+    HEARTH_CHECK(DataError, to_learn ? *to_learn != Missing::error : column.fill.has_value(), csv.place(row, at),
+                 ": a value is missing; fill it, or train with data.missing \"mean\" or \"most_frequent\", or without "
+                 "the column, by data.ignore");
+    return missing_value;
+  }
+  if (column.is_category) return static_cast<float>(index_in(column.values, field).value_or(-1));
+  const std::optional<float> number = number_of(field);
+  HEARTH_CHECK(DataError, number.has_value(), csv.place(row, at), ": \"", field, "\" is no number");
+  return *number;
+}
+
+RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool needs_target,
+                std::optional<Missing> to_learn = std::nullopt) {
+  RawRows rows;
+  rows.count = static_cast<std::int64_t>(csv.rows.size());
+  std::vector<std::size_t> inputs;
+  for (const Column& column : facts.columns) inputs.push_back(column_named(csv, column.name, ""));
+  const bool has_target = needs_target || std::ranges::count(csv.names, facts.target) > 0;
+  const std::size_t target = has_target ? column_named(csv, facts.target, " of the target") : 0;
+  for (std::size_t row = 0; row < csv.rows.size(); ++row) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      rows.inputs.push_back(input_of(csv, row, inputs[i], facts.columns[i], to_learn));
+    if (!has_target) continue;
+    const std::string& field = csv.rows[row][target];
+    if (facts.classes.empty()) {
+      const std::optional<float> number = number_of(field);
+      HEARTH_CHECK(DataError, number.has_value(), csv.place(row, target), ": \"", field, "\" is no number");
+      rows.targets.push_back(*number);
+    } else {
+      const auto at = std::ranges::find(facts.classes, field);
+      HEARTH_CHECK(DataError, at != facts.classes.end(), csv.place(row, target), ": \"", field, "\" is none of the ",
+                   facts.classes.size(), " classes");
+      rows.labels.push_back(at - facts.classes.begin());
+    }
+  }
+  return rows;
+}
+
+/// Rows of each split that are drawn from one table.
+struct Drawn {
+  std::vector<std::int64_t> train, valid, test;
+};
+
+Drawn draw(std::int64_t rows, double valid, double test, std::uint64_t seed, const std::string& source) {
+  const auto order = shuffled_order(rows, seed, 0);
+  const auto share = [&](double fraction) {
+    return fraction > 0 ? std::max<std::int64_t>(1, std::llround(fraction * static_cast<double>(rows))) : 0;
+  };
+  const auto middle = order.begin() + std::min(share(test), rows),
+             end = middle + std::min(share(valid), order.end() - middle);
+  Drawn drawn{{end, order.end()}, {middle, end}, {order.begin(), middle}};
+  for (auto* part : {&drawn.train, &drawn.valid, &drawn.test}) std::ranges::sort(*part);
+  HEARTH_CHECK(DataError, !drawn.train.empty(), source, ": ", rows,
+               " rows leave none for training; make valid_fraction "
+               "and test_fraction smaller");
+  return drawn;
+}
+
+/// The splits of a table that was read, whose facts are all known.
+class SplitMaker {
+ public:
+  explicit SplitMaker(FactsPointer facts) : facts_(std::move(facts)) {}
+  DatasetPointer operator()(RawRows rows, const std::string& source) const {
+    if (rows.count == 0) return nullptr;
+    fill_missing(rows, *facts_, source);
+    return std::make_shared<TableDataset>(source, facts_, std::move(rows));
+  }
+
+ private:
+  FactsPointer facts_;
+};
+
+template <class T>
+void describe_tables(Fields<T>& fields) {
+  describe_common(fields);
+  fields.number("test_fraction", &TableOptions::test_fraction, {.min = 0, .below = 1},
+                "Share of the rows held out for testing where no file is given for that.");
+  fields.choice(
+      "target_type", &TableOptions::target_type,
+      {{"auto", TargetType::by_content}, {"number", TargetType::number}, {"category", TargetType::category}},
+      "Numbers for regression, or a class. auto: a class where the column has strings that are no numbers, or the "
+      "array has integers.");
+  fields.text("classes", &TableOptions::classes, {}, "Names by label; [] for what the training split has, sorted.");
+  fields.choice("missing", &TableOptions::missing,
+                {{"error", Missing::error}, {"mean", Missing::mean}, {"most_frequent", Missing::most_frequent}},
+                "What a missing input becomes, as learned on the training split; the mean of categories is the most "
+                "frequent one. error: it ends the run.");
+  fields.boolean("standardize", &TableOptions::standardize,
+                 "Numbers among the inputs become (number - mean) / deviation, as learned on the training split.");
+}
+
+std::string place_in(const ArraysOptions& options, const std::string& name) {
+  if (options.path.empty()) return name;
+  if (options.path.ends_with(".npz")) return options.path + ": " + name;
+  return (std::filesystem::path(options.path) / name).string();
+}
+
+NumpyArray read_part(const ArraysOptions& options, const std::string& name) {
+  return options.path.ends_with(".npz") ? read_numpy(options.path, name) : read_numpy(place_in(options, name));
+}
+
+TableFacts facts_of_arrays(const NumpyArray& x, const NumpyArray& y, const ArraysOptions& options) {
+  const std::string source = place_in(options, options.x);
+  HEARTH_CHECK(DataError, x.shape.size() >= 2 && x.shape.size() <= 4, source, ": an array of ", x.shape.size(),
+               " axes; [rows, ...] with 2 to 4 axes is read");
+  TableFacts facts;
+  facts.shape.assign(x.shape.begin() + 1, x.shape.end());
+  const std::int64_t channels = facts.shape.back();
+  HEARTH_CHECK(DataError, x.rows() > 0 && channels > 0 && !x.values.empty(), source, ": an array without elements");
+  facts.columns.resize(static_cast<std::size_t>(channels));
+  const bool is_class =
+      options.target_type == TargetType::category || (options.target_type == TargetType::by_content && y.is_integer);
+  if (!is_class) {
+    facts.targets = y.rows() > 0 ? static_cast<std::int64_t>(y.values.size()) / y.rows() : 1;
+    return facts;
+  }
+  const double greatest = y.values.empty() ? 0 : *std::ranges::max_element(y.values);
+  HEARTH_CHECK(DataError, greatest < 1e6, place_in(options, options.y), ": a label of ", greatest,
+               "; use target_type \"number\" for regression");
+  facts.classes = options.classes.empty() ? numbered_classes(static_cast<std::int64_t>(greatest) + 1) : options.classes;
+  return facts;
+}
+
+RawRows rows_of(const NumpyArray& x, const NumpyArray* y, const TableFacts& facts, const std::string& source) {
+  HEARTH_CHECK(DataError,
+               x.shape.size() == facts.shape.size() + 1 &&
+                   std::equal(facts.shape.begin(), facts.shape.end(), x.shape.begin() + 1),
+               source, ": rows of another shape than those of the training split");
+  RawRows rows;
+  rows.count = x.rows();
+  rows.inputs.assign(x.values.begin(), x.values.end());
+  if (y == nullptr) return rows;
+  HEARTH_CHECK(DataError, y->rows() == x.rows(), source, ": ", x.rows(), " rows of inputs and ", y->rows(),
+               " of targets");
+  if (facts.classes.empty()) {
+    HEARTH_CHECK(DataError, static_cast<std::int64_t>(y->values.size()) == rows.count * facts.targets, source,
+                 ": targets of another size than those of the training split, ", facts.targets);
+    rows.targets.assign(y->values.begin(), y->values.end());
+    return rows;
+  }
+  HEARTH_CHECK(DataError, static_cast<std::int64_t>(y->values.size()) == rows.count, source,
+               ": a class is one number a "
+               "row, and there are ",
+               y->values.size(), " for ", rows.count, " rows");
+  for (std::size_t i = 0; i < y->values.size(); ++i) {
+    const double label = y->values[i];
+    HEARTH_CHECK(DataError,
+                 label >= 0 && label < static_cast<double>(facts.classes.size()) && label == std::floor(label), source,
+                 ": the label of row ", i, " is ", label, ", outside the ", facts.classes.size(), " classes");
+    rows.labels.push_back(static_cast<std::int64_t>(label));
+  }
+  return rows;
+}
+
+}  // namespace
+
+void describe(Fields<CsvOptions>& fields) {
+  describe_tables(fields);
+  fields.text("path", &CsvOptions::path, "File of comma-separated values, perhaps .gz.").required();
+  fields.text("valid", &CsvOptions::valid, "File of the validation split; empty: rows by valid_fraction.");
+  fields.text("test", &CsvOptions::test, "File of the test split; empty: rows by test_fraction.");
+  fields.text("target", &CsvOptions::target, "Column that is predicted.").required();
+  fields.text("columns", &CsvOptions::columns, {}, "Columns that are inputs; []: all but the target and the ignored.");
+  fields.text("categories", &CsvOptions::categories, {},
+              "Columns whose numbers are names of categories. Columns with other strings are categories anyway.");
+  fields.text("ignore", &CsvOptions::ignore, {}, "Columns that are passed over.");
+  fields.text("delimiter", &CsvOptions::delimiter, "Character between fields; \"\\t\" for tabs.");
+  fields.boolean("header", &CsvOptions::header, "Whether the first row has names; without, they are 0, 1, ...");
+  fields.rule([](const CsvOptions& o) { return o.delimiter.size() != 1 ? "delimiter is one character" : ""; });
+}
+
+void describe(Fields<ArraysOptions>& fields) {
+  describe_tables(fields);
+  fields.text("path", &ArraysOptions::path,
+              "A .npz file, of which the keys below name arrays; or the folder of the .npy files that they name.");
+  fields.text("x", &ArraysOptions::x, "Inputs: [rows, C], [rows, T, C] or [rows, H, W, C].").required();
+  fields.text("y", &ArraysOptions::y, "Targets: integers [rows] are classes, other numbers [rows] or [rows, T].")
+      .required();
+  fields.text("valid_x", &ArraysOptions::valid_x, "Inputs of the validation split; empty: rows by valid_fraction.");
+  fields.text("valid_y", &ArraysOptions::valid_y, "Its targets.");
+  fields.text("test_x", &ArraysOptions::test_x, "Inputs of the test split; empty: rows by test_fraction.");
+  fields.text("test_y", &ArraysOptions::test_y, "Its targets.");
+  fields.rule([](const ArraysOptions& o) {
+    return o.valid_x.empty() != o.valid_y.empty() || o.test_x.empty() != o.test_y.empty()
+               ? "valid_x and valid_y, test_x and test_y are given together"
+               : "";
+  });
+}
+
+Splits csv_data(const CsvOptions& options, const FactsPointer& known) {
+  const CsvText csv = read_csv(options.path, options.delimiter[0], options.header);
+  const Drawn drawn =
+      draw(static_cast<std::int64_t>(csv.rows.size()), options.valid.empty() ? options.valid_fraction : 0,
+           options.test.empty() ? options.test_fraction : 0, options.split_seed, options.path);
+  TableFacts facts = known ? *known : facts_of_csv(csv, options, drawn.train);
+  const RawRows rows = rows_of(csv, facts, true, known ? std::nullopt : std::optional(options.missing));
+  if (!known) learn_columns(chosen(rows, drawn.train), options.missing, options.standardize, facts);
+  const auto shared = std::make_shared<const TableFacts>(std::move(facts));
+  const SplitMaker make(shared);
+  const auto file = [&](const std::string& path) {
+    return make(rows_of(read_csv(path, options.delimiter[0], options.header), *shared, true), path);
+  };
+  return {make(chosen(rows, drawn.train), options.path),
+          options.valid.empty() ? make(chosen(rows, drawn.valid), options.path) : file(options.valid),
+          options.test.empty() ? make(chosen(rows, drawn.test), options.path) : file(options.test)};
+}
+
+Splits arrays_data(const ArraysOptions& options, const FactsPointer& known) {
+  const NumpyArray x = read_part(options, options.x), y = read_part(options, options.y);
+  TableFacts facts = known ? *known : facts_of_arrays(x, y, options);
+  const std::string source = place_in(options, options.x);
+  const RawRows rows = rows_of(x, &y, facts, source);
+  const Drawn drawn = draw(rows.count, options.valid_x.empty() ? options.valid_fraction : 0,
+                           options.test_x.empty() ? options.test_fraction : 0, options.split_seed, source);
+  if (!known) learn_columns(chosen(rows, drawn.train), options.missing, options.standardize, facts);
+  const auto shared = std::make_shared<const TableFacts>(std::move(facts));
+  const SplitMaker make(shared);
+  const auto file = [&](const std::string& x_name, const std::string& y_name) {
+    const NumpyArray inputs = read_part(options, x_name), targets = read_part(options, y_name);
+    const std::string from = place_in(options, x_name);
+    return make(rows_of(inputs, &targets, *shared, from), from);
+  };
+  return {make(chosen(rows, drawn.train), source),
+          options.valid_x.empty() ? make(chosen(rows, drawn.valid), source) : file(options.valid_x, options.valid_y),
+          options.test_x.empty() ? make(chosen(rows, drawn.test), source) : file(options.test_x, options.test_y)};
+}
+
+Splits table_splits(const Datasets::Component& data, const FactsPointer& known) {
+  if (const auto* const csv = data.options<CsvOptions>()) return csv_data(*csv, known);
+  const auto* const arrays = data.options<ArraysOptions>();
+  HEARTH_CHECK(UsageError, arrays != nullptr, "data: ", data.type(), " is no table");
+  return arrays_data(*arrays, known);
+}
+
+TablePointer open_rows(const Datasets::Component& data, const FactsPointer& facts, const std::string& path) {
+  RawRows rows;
+  if (const auto* const csv = data.options<CsvOptions>()) {
+    rows = rows_of(read_csv(path, csv->delimiter[0], csv->header), *facts, false);
+  } else {
+    HEARTH_CHECK(UsageError, data.options<ArraysOptions>() != nullptr, path, ": the run was trained on no table");
+    const bool is_archive = path.ends_with(".npz");
+    const NumpyArray x = read_numpy(path, "x");
+    const std::optional<NumpyArray> y =
+        is_archive && has_array(path, "y") ? std::optional(read_numpy(path, "y")) : std::nullopt;
+    rows = rows_of(x, y ? &*y : nullptr, *facts, path);
+  }
+  fill_missing(rows, *facts, path);
+  return std::make_shared<TableDataset>(path, facts, std::move(rows));
+}
+
+}  // namespace hearth::data

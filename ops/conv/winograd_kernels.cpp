@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// A, B and G interpolate at 0, +-3/4, +-3/2 and infinity, which rounds a third to a half as much as the usual
+// 0, +-1, +-2.
+// Source: Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016); on the choice of points:
+// Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
+// Neural Networks" (ACM TOMS 2020).
+#include "ops/conv/winograd_kernels.h"
+
+#include <algorithm>
+#include <utility>
+
+#ifndef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::winograd {
+
+// Terms that are added up in registers: a panel of that depth stays in L1.
+constexpr std::int64_t depth = 256;
+
+constexpr float a1 = 0.75f, a2 = a1 * a1, a3 = a2 * a1, b1 = 1.5f, b2 = b1 * b1, b3 = b2 * b1;
+constexpr float ab2 = a2 * b2, sum2 = a2 + b2;
+// Of G: one over the products of the differences between a point and the others.
+constexpr float g0 = 1 / ab2, ga = 1 / (2 * a2 * (a2 - b2)), gb = 1 / (2 * b2 * (b2 - a2));
+
+}  // namespace hearth::kernels::winograd
+#endif
+
+namespace hearth {}
+
+#define HEARTH_ISA_SOURCE "ops/conv/winograd_kernels.cpp"
+#include "core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::winograd::HEARTH_ISA_NAMESPACE {
+
+constexpr int vector_bytes = HEARTH_ISA_VECTOR_BYTES;
+constexpr int lanes = vector_bytes / 4, width = 2 * lanes;
+// As many rows as the registers hold: 32 vectors of 64 bytes, 16 of the shorter ones.
+constexpr int register_rows = vector_bytes == 64 ? 14 : 6;
+
+typedef float Vector __attribute__((vector_size(vector_bytes)));
+typedef float Unaligned __attribute__((vector_size(vector_bytes), aligned(4), may_alias));
+
+// The first `count` of a vector; zeros for the rest.
+template <bool whole>
+inline Vector load(const float* from, std::int64_t count) {
+  if constexpr (whole) return *reinterpret_cast<const Unaligned*>(from);
+  Vector v{};
+  for (int i = 0; i < lanes; ++i)
+    if (i < count) v[i] = from[i];
+  return v;
+}
+
+template <bool whole>
+inline void store(Vector v, float* to, std::int64_t count) {
+  if constexpr (whole) {
+    *reinterpret_cast<Unaligned*>(to) = v;
+    return;
+  }
+  for (int i = 0; i < lanes; ++i)
+    if (i < count) to[i] = v[i];
+}
+
+// B^T.
+struct ImageLine {
+  static constexpr int from = patch, to = patch;
+  static void run(const Vector (&d)[from], Vector (&o)[to]) {
+    const Vector even_a = d[4] - b2 * d[2], odd_a = a1 * (d[3] - b2 * d[1]);
+    const Vector even_b = d[4] - a2 * d[2], odd_b = b1 * (d[3] - a2 * d[1]);
+    o[0] = ab2 * d[0] - sum2 * d[2] + d[4];
+    o[1] = even_a + odd_a;
+    o[2] = even_a - odd_a;
+    o[3] = even_b + odd_b;
+    o[4] = even_b - odd_b;
+    o[5] = ab2 * d[1] - sum2 * d[3] + d[5];
+  }
+};
+
+// A^T.
+struct ResultLine {
+  static constexpr int from = patch, to = tile;
+  static void run(const Vector (&m)[from], Vector (&o)[to]) {
+    const Vector even_a = m[1] + m[2], odd_a = m[1] - m[2], even_b = m[3] + m[4], odd_b = m[3] - m[4];
+    o[0] = m[0] + even_a + even_b;
+    o[1] = a1 * odd_a + b1 * odd_b;
+    o[2] = a2 * even_a + b2 * even_b;
+    o[3] = a3 * odd_a + b3 * odd_b + m[5];
+  }
+};
+
+// A.
+struct GradientLine {
+  static constexpr int from = tile, to = patch;
+  static void run(const Vector (&y)[from], Vector (&o)[to]) {
+    const Vector even_a = y[0] + a2 * y[2], odd_a = a1 * y[1] + a3 * y[3];
+    const Vector even_b = y[0] + b2 * y[2], odd_b = b1 * y[1] + b3 * y[3];
+    o[0] = y[0];
+    o[1] = even_a + odd_a;
+    o[2] = even_a - odd_a;
+    o[3] = even_b + odd_b;
+    o[4] = even_b - odd_b;
+    o[5] = y[3];
+  }
+};
+
+// G.
+struct FilterLine {
+  static constexpr int from = 3, to = patch;
+  static void run(const Vector (&g)[from], Vector (&o)[to]) {
+    const Vector even_a = ga * (g[0] + a2 * g[2]), odd_a = (ga * a1) * g[1];
+    const Vector even_b = gb * (g[0] + b2 * g[2]), odd_b = (gb * b1) * g[1];
+    o[0] = g0 * g[0];
+    o[1] = even_a + odd_a;
+    o[2] = even_a - odd_a;
+    o[3] = even_b + odd_b;
+    o[4] = even_b - odd_b;
+    o[5] = g[2];
+  }
+};
+
+// G^T.
+struct FilterGradientLine {
+  static constexpr int from = patch, to = 3;
+  static void run(const Vector (&m)[from], Vector (&o)[to]) {
+    const Vector even_a = ga * (m[1] + m[2]), odd_a = (ga * a1) * (m[1] - m[2]);
+    const Vector even_b = gb * (m[3] + m[4]), odd_b = (gb * b1) * (m[3] - m[4]);
+    o[0] = g0 * m[0] + even_a + even_b;
+    o[1] = odd_a + odd_b;
+    o[2] = a2 * even_a + b2 * even_b + m[5];
+  }
+};
+
+// get(i, j) are the elements of a square; put(i, j, v) takes those of the transformed one.
+template <class Line, class Get, class Put>
+inline __attribute__((always_inline)) void transform(const Get& get, const Put& put) {
+  Vector half[Line::to][Line::from];
+#pragma GCC unroll 6
+  for (int j = 0; j < Line::from; ++j) {
+    Vector in[Line::from], out[Line::to];
+#pragma GCC unroll 6
+    for (int i = 0; i < Line::from; ++i) in[i] = get(i, j);
+    Line::run(in, out);
+#pragma GCC unroll 6
+    for (int i = 0; i < Line::to; ++i) half[i][j] = out[i];
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < Line::to; ++i) {
+    Vector out[Line::to];
+    Line::run(half[i], out);
+#pragma GCC unroll 6
+    for (int j = 0; j < Line::to; ++j) put(i, j, out[j]);
+  }
+}
+
+template <class Line>
+inline void transform_squares(const Squares& squares, const float* images, const float* outside, Range channels,
+                              Range which, const Planes& planes_of, float* to) {
+  constexpr int side = Line::from;
+  const std::int64_t count = channels.size();
+  for (std::int64_t index = which.begin; index < which.end; ++index, to += planes_of.row) {
+    const Squares::Corner corner = squares.corner(index);
+    const float* pixels[side][side];
+    for (int i = 0; i < side; ++i)
+      for (int j = 0; j < side; ++j) {
+        const std::int64_t h = corner.h + i, w = corner.w + j, pixel = (corner.image * squares.h + h) * squares.w + w;
+        const bool inside = h >= 0 && h < squares.h && w >= 0 && w < squares.w;
+        pixels[i][j] = inside ? images + pixel * squares.channels + channels.begin : outside;
+      }
+    std::int64_t c = 0;
+    const auto put = [&](int i, int j, Vector v) { store<true>(v, to + (i * patch + j) * planes_of.plane + c, lanes); };
+    for (; c + lanes <= count; c += lanes)
+      transform<Line>([&](int i, int j) { return load<true>(pixels[i][j] + c, lanes); }, put);
+    for (; c < round_up(count, width); c += lanes)
+      transform<Line>([&](int i, int j) { return load<false>(pixels[i][j] + c, count - c); }, put);
+  }
+}
+
+void transform_images(const Squares& squares, const float* images, const float* outside, Range which,
+                      const Planes& to) {
+  transform_squares<ImageLine>(squares, images, outside, {0, squares.channels}, which, to, to.data);
+}
+
+void transform_gradients(const Squares& squares, const float* gradients, const float* outside, Range channels,
+                         Range which, const Planes& to) {
+  transform_squares<GradientLine>(squares, gradients, outside, channels, which, to, to.data);
+}
+
+// Terms whose filters are gathered at a time: a line of the cache where terms lie side by side.
+constexpr std::int64_t run = 16;
+
+// The elements of a panel side by side; zeros where there are no outputs.
+inline void gather_filters(const Filters& filters, Range terms, Range outputs, float (&block)[taps][run][width]) {
+  if (outputs.size() < width) std::fill_n(&block[0][0][0], taps * run * width, 0.0f);
+  if (outputs.size() <= 0) return;
+  for (int t = 0; t < taps; ++t) {
+    const float* from = filters.data + t * filters.tap + terms.begin * filters.term + outputs.begin * filters.output;
+    if (filters.term == 1) {
+      for (std::int64_t o = 0; o < outputs.size(); ++o)
+        for (std::int64_t i = 0; i < terms.size(); ++i) block[t][i][o] = from[o * filters.output + i];
+      continue;
+    }
+    for (std::int64_t i = 0; i < terms.size(); ++i) {
+      // Far apart in memory, and not to be foreseen by the processor.
+      __builtin_prefetch(from + (i + run) * filters.term);
+      for (std::int64_t o = 0; o < outputs.size(); ++o) block[t][i][o] = from[i * filters.term + o];
+    }
+  }
+}
+
+void transform_filters(const Filters& filters, std::int64_t first, const FilterPanels& panels) {
+  const std::int64_t plane = FilterPanels::plane_of(panels.terms);
+  float block[taps][run][width];
+  for (std::int64_t term = 0; term < filters.terms; term += run) {
+    const Range terms{term, std::min(term + run, filters.terms)};
+    for (std::int64_t panel = 0; panel < chunk; panel += width) {
+      gather_filters(filters, terms, {first + panel, std::min(first + panel + width, filters.outputs)}, block);
+      for (std::int64_t i = 0; i < terms.size(); ++i)
+        for (int o = 0; o < width; o += lanes) {
+          float* to = panels.data + (panel * filters.terms + (term + i) * width) + o;
+          transform<FilterLine>([&](int r, int s) { return load<true>(&block[r * 3 + s][i][o], lanes); },
+                                [&](int r, int s, Vector v) { store<true>(v, to + (r * patch + s) * plane, lanes); });
+        }
+    }
+  }
+}
+
+// c[rows][width] = or += the product of a[rows][terms] and b[terms][width]. An operand's rows are so far apart; with
+// `transposed` a lies as [terms][rows].
+template <int rows, bool transposed>
+void multiply_rows(std::int64_t terms, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+                   std::int64_t ldc, bool accumulate) {
+  Vector sum[rows][2] = {};
+  for (std::int64_t p = 0; p < terms; ++p) {
+    const Vector left = load<true>(b, lanes), right = load<true>(b + lanes, lanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const float factor = transposed ? a[i] : a[i * lda];
+      sum[i][0] += factor * left;
+      sum[i][1] += factor * right;
+    }
+    a += transposed ? lda : 1;
+    b += ldb;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+    Unaligned* row = reinterpret_cast<Unaligned*>(c + i * ldc);
+    row[0] = accumulate ? row[0] + sum[i][0] : sum[i][0];
+    row[1] = accumulate ? row[1] + sum[i][1] : sum[i][1];
+  }
+}
+
+using MultiplyRows = void(std::int64_t, const float*, std::int64_t, const float*, std::int64_t, float*, std::int64_t,
+                          bool);
+
+template <bool transposed, int... rows>
+inline MultiplyRows* multiply_of(int wanted, std::integer_sequence<int, rows...>) {
+  static constexpr MultiplyRows* all[] = {multiply_rows<rows + 1, transposed>...};
+  return all[wanted - 1];
+}
+
+// b: panels of `width` columns, `panel` elements apart.
+struct Panels {
+  const float* data;
+  std::int64_t row, panel;
+};
+
+// c[m][n] = or += a b, n being a multiple of `width`.
+template <bool transposed>
+void multiply(std::int64_t m, std::int64_t n, std::int64_t terms, const float* a, std::int64_t lda, Panels b, float* c,
+              std::int64_t ldc, bool accumulate) {
+  const std::int64_t groups = ceil_div(m, register_rows);
+  for (std::int64_t p = 0; p < terms; p += depth)
+    for (std::int64_t j = 0; j < n; j += width) {
+      const float* panel = b.data + j / width * b.panel + p * b.row;
+      std::int64_t i = 0;
+      for (std::int64_t left = groups; left > 0; --left) {
+        const int rows = static_cast<int>(ceil_div(m - i, left));
+        multiply_of<transposed>(rows, std::make_integer_sequence<int, register_rows>())(
+            std::min(depth, terms - p), transposed ? a + p * lda + i : a + i * lda + p, lda, panel, b.row,
+            c + i * ldc + j, ldc, accumulate || p > 0);
+        i += rows;
+      }
+    }
+}
+
+void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanels& filters, const Planes& sums) {
+  const std::int64_t plane = FilterPanels::plane_of(filters.terms);
+  for (std::int64_t i = 0; i < planes; ++i)
+    multiply<false>(rows, chunk, filters.terms, images.at(i), images.row,
+                    {filters.data + i * plane, width, filters.terms * width}, sums.at(i), sums.row, false);
+}
+
+void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
+                      const Planes& images, const Planes& sums, bool accumulate) {
+  for (std::int64_t i = which.begin; i < which.end; ++i)
+    multiply<true>(m, n, squares, gradients.at(i), gradients.row, {images.at(i), images.row, width}, sums.at(i),
+                   sums.row, accumulate);
+}
+
+void store_results(const Squares& squares, Range which, Range channels, const Planes& planes_of, const Finish& finish,
+                   float* results) {
+  const float* sums = planes_of.data;
+  for (std::int64_t index = which.begin; index < which.end; ++index, sums += planes_of.row) {
+    const Squares::Corner corner = squares.corner(index);
+    const std::int64_t rows = std::min<std::int64_t>(tile, squares.h - corner.h);
+    const std::int64_t columns = std::min<std::int64_t>(tile, squares.w - corner.w);
+    const std::int64_t pixel = (corner.image * squares.h + corner.h) * squares.w + corner.w;
+    float* to = results + pixel * squares.channels + channels.begin;
+    for (std::int64_t c = 0; c < channels.size(); c += lanes) {
+      const std::int64_t count = channels.size() - c;
+      Vector added{};
+      if (finish.bias != nullptr) {
+        const float* bias = finish.bias + channels.begin + c;
+        added = count >= lanes ? load<true>(bias, lanes) : load<false>(bias, count);
+      }
+      transform<ResultLine>(
+          [&](int i, int j) { return load<true>(sums + (i * patch + j) * planes_of.plane + c, lanes); },
+          [&](int i, int j, Vector v) {
+            if (i >= rows || j >= columns) return;
+            v += added;
+            if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
+            float* one = to + (i * squares.w + j) * squares.channels + c;
+            if (count >= lanes)
+              store<true>(v, one, lanes);
+            else
+              store<false>(v, one, count);
+          });
+    }
+  }
+}
+
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw) {
+  for (std::int64_t k = 0; k < rows; ++k)
+    for (std::int64_t c = 0; c < channels; c += lanes)
+      transform<FilterGradientLine>(
+          [&](int r, int s) { return load<true>(sums.at(r * patch + s) + k * sums.row + c, lanes); },
+          [&](int r, int s, Vector v) {
+            float* to = dw + ((k * 3 + r) * 3 + s) * channels + c;
+            if (c + lanes <= channels)
+              store<true>(v, to, lanes);
+            else
+              store<false>(v, to, channels - c);
+          });
+}
+
+}  // namespace hearth::kernels::winograd::HEARTH_ISA_NAMESPACE
+#else
+
+namespace hearth::kernels::winograd {
+
+void transform_images(const Squares& squares, const float* images, const float* outside, Range which,
+                      const Planes& to) {
+  HEARTH_ISA_CALL(transform_images, squares, images, outside, which, to);
+}
+void transform_gradients(const Squares& squares, const float* gradients, const float* outside, Range channels,
+                         Range which, const Planes& to) {
+  HEARTH_ISA_CALL(transform_gradients, squares, gradients, outside, channels, which, to);
+}
+void transform_filters(const Filters& filters, std::int64_t first, const FilterPanels& to) {
+  HEARTH_ISA_CALL(transform_filters, filters, first, to);
+}
+void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanels& filters, const Planes& sums) {
+  HEARTH_ISA_CALL(multiply_filters, rows, images, filters, sums);
+}
+void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
+                      const Planes& images, const Planes& sums, bool accumulate) {
+  HEARTH_ISA_CALL(multiply_squares, which, m, n, squares, gradients, images, sums, accumulate);
+}
+void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
+                   float* results) {
+  HEARTH_ISA_CALL(store_results, squares, which, channels, sums, finish, results);
+}
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw) {
+  HEARTH_ISA_CALL(store_filters, rows, channels, sums, dw);
+}
+
+}  // namespace hearth::kernels::winograd
+#endif

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of Winograd's convolution, each function on the calling thread; winograd.cpp spreads the work.
+//
+// With images d (patches of 6x6), filters g (3x3) and results y (tiles of 4x4), each of one channel:
+//   y = A^T [(G g G^T) * (B^T d B)] A,  summed over channels before A,       * being the product of elements
+//   dg = G^T [(A dy A^T) * (B^T d B)] G,  summed over tiles before G,
+// so that the sums are 36 matrix products.
+#pragma once
+
+#include <cstdint>
+
+namespace hearth::kernels::winograd {
+
+constexpr int tile = 4, patch = 6, planes = patch * patch, taps = 9;
+/// Outputs in a piece of transformed filters; two vectors of every ISA level divide it.
+constexpr std::int64_t chunk = 32;
+
+inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
+inline std::int64_t round_up(std::int64_t x, std::int64_t y) { return ceil_div(x, y) * y; }
+
+struct Range {
+  std::int64_t begin, end;
+
+  std::int64_t size() const { return end - begin; }
+};
+
+/// What is transformed, [36][rows][columns]; rows are squares or filters. Neither rows nor planes lie a power of two
+/// apart, which would crowd a few sets of the caches.
+struct Planes {
+  float* data;
+  std::int64_t row, plane;
+
+  static std::int64_t row_of(std::int64_t columns) { return round_up(columns, chunk) + 16; }
+  static std::int64_t plane_of(std::int64_t elements) { return round_up(elements, 1024) + 16; }
+  float* at(std::int64_t i) const { return data + i * plane; }
+  Planes from_row(std::int64_t first) const { return {data + first * row, row, plane}; }
+};
+
+/// Transformed filters of `chunk` outputs: [36][panels][terms][two vectors].
+struct FilterPanels {
+  float* data;
+  std::int64_t terms;
+
+  static std::int64_t plane_of(std::int64_t terms) { return Planes::plane_of(chunk * terms); }
+  static std::int64_t size_of(std::int64_t terms) { return planes * plane_of(terms); }
+};
+
+/// Images [n, h, w, channels] cut into squares. Square (i, j) of an image begins at pixel (4 i - pad_h, 4 j - pad_w).
+struct Squares {
+  std::int64_t h, w, channels, pad_h, pad_w;
+  std::int64_t down, across;  ///< squares of an image
+
+  struct Corner {
+    std::int64_t image, h, w;
+  };
+  Corner corner(std::int64_t index) const {
+    return {index / across / down, index / across % down * tile - pad_h, index % across * tile - pad_w};
+  }
+};
+
+/// Filters by what they are summed over and what they make: tap t of term i and output o lies at
+/// data[i * term + o * output + t * tap].
+struct Filters {
+  const float* data;
+  std::int64_t term, output, tap;
+  std::int64_t terms, outputs;
+};
+
+/// B^T d B of some squares, from the first row of `to` on; zeros behind the last channel, up to whole vectors.
+/// `outside` is a pixel of zeros.
+void transform_images(const Squares& squares, const float* images, const float* outside, Range which, const Planes& to);
+/// A dy A^T of some channels.
+void transform_gradients(const Squares& squares, const float* gradients, const float* outside, Range channels,
+                         Range which, const Planes& to);
+/// G g G^T of `chunk` outputs from `first` on; zeros where there are none.
+void transform_filters(const Filters& filters, std::int64_t first, const FilterPanels& to);
+
+/// sums [rows, chunk] = images [rows, terms] filters, in each plane.
+void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanels& filters, const Planes& sums);
+/// sums [m, n] = or += gradients [squares, m]^T images [squares, n], in some planes.
+void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
+                      const Planes& images, const Planes& sums, bool accumulate);
+
+/// What follows the sums of a result.
+struct Finish {
+  const float* bias = nullptr;  ///< [channels], added unless null
+  bool relu = false;
+};
+/// Some channels of some squares of the results: A^T sums A, finished.
+void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
+                   float* results);
+/// Of `rows` filters: dw [rows, 3, 3, channels] = G^T sums G.
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw);
+
+}  // namespace hearth::kernels::winograd

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads own lanes and walk down the rows as in batch_norm.cu. Both norms are read and written in the same pass, so
+// that dy and the bits of the ReLU are read once.
+// Reference: batch_norm_cpu.cpp.
+#include "ops/norm/batch_norm_pair.h"
+
+#include "ops/norm/batch_norm_rows.cuh"
+#include "ops/norm/folded_rows.h"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+using namespace batch_norm_rows;
+
+constexpr std::int64_t sum_blocks = 528;
+constexpr std::int64_t sum_rows_each = 8;
+constexpr std::int64_t pass_blocks = 1 << 20;
+constexpr std::int64_t pass_rows_each = 16;
+constexpr int finish_block = 128;
+
+// How many rows a thread asks for at once: each has three values of 16 bytes.
+template <bool packed>
+constexpr int rows_ahead = packed ? 2 : 1;
+
+// 3 * sizeof(T) bytes an element.
+template <class T, bool packed>
+__global__ void __launch_bounds__(tile_block, 2)
+    batch_norm_pair_apply(const T* a, const T* b, const acc_t<T>* a_table, const acc_t<T>* b_table,
+                          std::int64_t channels, std::int64_t lanes, T* y, std::uint8_t* mask, ColumnTiles cut) {
+  using P = acc_t<T>;
+  constexpr int ahead = rows_ahead<packed>;
+  const TilePlace place(cut, cut.blocks() - 1 - blockIdx.x);
+  const UnitOfLanes<T> of_a(place, a_table, channels, lanes), of_b(place, b_table, channels, lanes);
+  const Walk<packed> walk(cut, place, lanes);
+  Eight<T> value[ahead], extra[ahead];
+  walk.template each<ahead>(
+      walk.row, walk.end,
+      [&](int slot, auto at, auto) {
+        value[slot] = load_eight<packed>(a + walk.first + at, of_a.count);
+        extra[slot] = load_eight<packed>(b + walk.first + at, of_a.count);
+      },
+      [&](int slot, auto at, auto byte) {
+        P result[unit];
+        unsigned bits = 0;
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          const P added = upcast(cast_down<T>(of_b.normal(k, upcast(extra[slot].at[k]))));
+          result[k] = of_a.normal(k, upcast(value[slot].at[k])) + added;
+          // NaN stays.
+          result[k] = result[k] < P(0) ? P(0) : result[k];
+          bits |= (result[k] > rounds_to_zero<T> ? 1u : 0u) << k;
+        }
+        store_eight<packed>(y + walk.first + at, of_a.count, result);
+        if (mask != nullptr) mask[walk.first_byte + byte] = static_cast<std::uint8_t>(bits & ((1u << of_a.count) - 1));
+      });
+}
+
+// What a thread knows of the means of its lanes.
+template <class P>
+struct Means {
+  P at[unit];
+  __device__ Means(const P* table, std::int64_t channels, const TilePlace& place, int count) {
+    load_table(table, 0, channels, place.unit * unit, count, at);
+  }
+};
+
+// Leaves sums of g, of g (a - mean) and of g (b - mean), over a run of rows: partial [3, lanes, segments].
+template <class T, bool packed>
+__global__ void __launch_bounds__(tile_block)
+    batch_norm_pair_grad_moments(const T* a, const T* b, const T* dy, const acc_t<T>* a_table, const acc_t<T>* b_table,
+                                 std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut,
+                                 double* partial) {
+  using P = acc_t<T>;
+  constexpr int ahead = packed ? 4 : 1;
+  HEARTH_SHARED(double, shared, [tile_block * unit]);
+  const TilePlace place(cut, blockIdx.x);
+  const int count = lanes_in_unit(lanes, place.unit);
+  const Means<P> a_mean(a_table, channels, place, count), b_mean(b_table, channels, place, count);
+  const Walk<packed> walk(cut, place, lanes);
+  Eight<T> a_value[ahead], b_value[ahead], slope[ahead];
+  unsigned bits[ahead] = {};
+  LongSums<P> sum, a_product, b_product;
+  walk.template each_run<ahead>(
+      [&](int slot, auto at, auto byte) {
+        a_value[slot] = load_eight<packed>(a + walk.first + at, count);
+        b_value[slot] = load_eight<packed>(b + walk.first + at, count);
+        slope[slot] = load_eight<packed>(dy + walk.first + at, count);
+        bits[slot] = mask[walk.first_byte + byte];
+      },
+      [&](int slot, auto, auto) {
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          const P g = (bits[slot] >> k & 1u) != 0 ? upcast(slope[slot].at[k]) : P(0);
+          sum.part[k] += g;
+          a_product.part[k] += g * (upcast(a_value[slot].at[k]) - a_mean.at[k]);
+          b_product.part[k] += g * (upcast(b_value[slot].at[k]) - b_mean.at[k]);
+        }
+      },
+      [&] {
+        sum.carry();
+        a_product.carry();
+        b_product.carry();
+      });
+  sum_down(sum.total, shared, cut.across);
+  sum_down(a_product.total, shared, cut.across);
+  sum_down(b_product.total, shared, cut.across);
+  leave_partial(cut, place, lanes, sum.total, a_product.total, partial);
+  if (static_cast<int>(threadIdx.x) >= cut.across) return;
+  HEARTH_UNROLL
+  for (int k = 0; k < unit; ++k) {
+    if (k >= count) break;
+    partial[(2 * lanes + place.unit * unit + k) * cut.segments + place.segment] = b_product.total[k];
+  }
+}
+
+// What the finished sums of a norm are made from and go to; null outputs are not wanted.
+template <class P>
+struct SumsOf {
+  const P* table;
+  const double* rstd;
+  P *d_gamma, *d_beta, *corrections;
+
+  __device__ void store(std::int64_t channels, std::int64_t c, double values, double sum, double product) const {
+    const double rest = table[3 * channels + c];
+    product -= rest * sum;
+    if (d_gamma != nullptr) d_gamma[c] = static_cast<P>(product * rstd[c]);
+    if (d_beta != nullptr) d_beta[c] = static_cast<P>(sum);
+    const double slope = product * rstd[c] * rstd[c] / values;
+    corrections[c] = static_cast<P>(sum / values - slope * rest);
+    corrections[channels + c] = static_cast<P>(slope);
+  }
+};
+
+// A warp a channel.
+template <class P>
+__global__ void batch_norm_pair_grad_finish(const double* partial, std::int64_t channels, std::int64_t lanes,
+                                            std::int64_t segments, double values, SumsOf<P> a, SumsOf<P> b) {
+  const std::int64_t c = global_thread() / warp_size;
+  if (c >= channels) return;
+  double sum = 0, a_product = 0, b_product = 0;
+  for (std::int64_t i = lane_id(); i < lanes / channels * segments; i += warp_size) {
+    const std::int64_t at = (i / segments * channels + c) * segments + i % segments;
+    sum += partial[at];
+    a_product += partial[lanes * segments + at];
+    b_product += partial[2 * lanes * segments + at];
+  }
+  sum = warp_reduce<Sum>(sum);
+  a_product = warp_reduce<Sum>(a_product);
+  b_product = warp_reduce<Sum>(b_product);
+  if (lane_id() != 0) return;
+  a.store(channels, c, values, sum, a_product);
+  b.store(channels, c, values, sum, b_product);
+}
+
+// How dx of a unit of lanes follows from g and x: scale g - (slope x + shift), with the mean apart where it is not
+// folded.
+template <class T>
+struct GradientOfLanes {
+  using P = acc_t<T>;
+  static constexpr bool folded = sizeof(T) == 2;
+  P mean[unit], scale[unit], shift[unit], slope[unit];
+
+  __device__ GradientOfLanes(const P* table, const P* corrections, std::int64_t channels, std::int64_t first,
+                             int count) {
+    load_table(table, 0, channels, first, count, mean);
+    load_table(table, 1, channels, first, count, scale);
+    load_table(corrections, 0, channels, first, count, shift);
+    load_table(corrections, 1, channels, first, count, slope);
+    HEARTH_UNROLL
+    for (int k = 0; folded && k < unit; ++k) {
+      shift[k] = scale[k] * (shift[k] - slope[k] * mean[k]);
+      slope[k] *= scale[k];
+    }
+  }
+  __device__ P dx(int k, P x, P g) const {
+    return folded ? scale[k] * g - (slope[k] * x + shift[k]) : scale[k] * (g - shift[k] - (x - mean[k]) * slope[k]);
+  }
+};
+
+// 5 * sizeof(T) bytes an element.
+template <class T, bool packed>
+__global__ void __launch_bounds__(tile_block, 2)
+    batch_norm_pair_grad_apply(T* a, T* b, const T* dy, const acc_t<T>* a_table, const acc_t<T>* b_table,
+                               const acc_t<T>* a_corrections, const acc_t<T>* b_corrections, std::int64_t channels,
+                               std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut) {
+  using P = acc_t<T>;
+  constexpr int ahead = rows_ahead<packed>;
+  const TilePlace place(cut, cut.blocks() - 1 - blockIdx.x);
+  const int count = lanes_in_unit(lanes, place.unit);
+  const GradientOfLanes<T> of_a(a_table, a_corrections, channels, place.unit * unit, count),
+      of_b(b_table, b_corrections, channels, place.unit * unit, count);
+  const Walk<packed> walk(cut, place, lanes);
+  Eight<T> a_value[ahead], b_value[ahead], slope[ahead];
+  unsigned bits[ahead] = {};
+  walk.template each<ahead>(
+      walk.row, walk.end,
+      [&](int slot, auto at, auto byte) {
+        a_value[slot] = load_eight<packed>(static_cast<const T*>(a) + walk.first + at, count);
+        b_value[slot] = load_eight<packed>(static_cast<const T*>(b) + walk.first + at, count);
+        slope[slot] = load_eight<packed>(dy + walk.first + at, count);
+        bits[slot] = mask[walk.first_byte + byte];
+      },
+      [&](int slot, auto at, auto) {
+        P a_result[unit], b_result[unit];
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          const P g = (bits[slot] >> k & 1u) != 0 ? upcast(slope[slot].at[k]) : P(0);
+          a_result[k] = of_a.dx(k, upcast(a_value[slot].at[k]), g);
+          b_result[k] = of_b.dx(k, upcast(b_value[slot].at[k]), g);
+        }
+        store_eight<packed>(a + walk.first + at, count, a_result);
+        store_eight<packed>(b + walk.first + at, count, b_result);
+      });
+}
+
+// f.operator()<T, packed>().
+template <class F>
+void visit_pair(const Tensor& x, const FoldedRows& folded, const ColumnTiles& cut,
+                std::initializer_list<const void*> arrays, F&& f) {
+  visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
+    const bool packed = sizeof(T) < sizeof(double) && folded.lanes % unit == 0 && rows_fit<T>(folded.lanes, arrays) &&
+                        cut.segment_rows * folded.lanes < 0x7fffffff;
+    if constexpr (sizeof(T) < sizeof(double)) {
+      if (packed) return f.template operator()<T, true>();
+    }
+    f.template operator()<T, false>();
+  });
+}
+
+template <class P>
+SumsOf<P> sums_of(const NormGradient& o) {
+  return {o.coefficients.data<P>(), o.rstd.data<double>(), data_or_null<P>(o.d_gamma), data_or_null<P>(o.d_beta),
+          o.corrections.data<P>()};
+}
+
+}  // namespace
+
+void batch_norm_pair(Stream& stream, const NormedTensor& a, const NormedTensor& b, const Tensor& y,
+                     const Tensor& mask) {
+  if (y.size() == 0) return;
+  const FoldedRows folded(y);
+  const ColumnTiles cut = cut_columns(folded.rows, folded.mask_bytes(), pass_blocks, pass_rows_each);
+  visit_pair(y, folded, cut, {a.x.bytes(), b.x.bytes(), y.bytes()}, [&]<class T, bool packed>() {
+    using P = acc_t<T>;
+    launch(stream, "batch_norm_pair",
+           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(a.x, b.x, a.coefficients, b.coefficients, y, mask)},
+           batch_norm_pair_apply<T, packed>, a.x.data<T>(), b.x.data<T>(), a.coefficients.data<P>(),
+           b.coefficients.data<P>(), folded.channels, folded.lanes, y.data<T>(), data_or_null<std::uint8_t>(mask), cut);
+  });
+}
+
+void batch_norm_pair_grad_sums(Stream& stream, const NormGradient& a, const NormGradient& b, const Tensor& mask,
+                               const Tensor& dy) {
+  const FoldedRows folded(dy);
+  const ColumnTiles cut = cut_columns(folded.rows, folded.mask_bytes(), sum_blocks, sum_rows_each);
+  const Tensor partial = Tensor::empty({3, folded.lanes, cut.segments}, DType::f64, dy.device());
+  visit_pair(dy, folded, cut, {a.x.bytes(), b.x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
+    using P = acc_t<T>;
+    launch(stream, "batch_norm_pair_grad_moments",
+           {blocks_for(cut.blocks(), 1), tile_block, 0,
+            bytes_of(a.x, b.x, dy, a.coefficients, b.coefficients, mask, partial)},
+           batch_norm_pair_grad_moments<T, packed>, a.x.data<T>(), b.x.data<T>(), dy.data<T>(),
+           a.coefficients.data<P>(), b.coefficients.data<P>(), folded.channels, folded.lanes, mask.data<std::uint8_t>(),
+           cut, partial.data<double>());
+    launch(stream, "batch_norm_pair_grad_finish",
+           {blocks_for(folded.channels * warp_size, finish_block), finish_block, 0,
+            bytes_of(partial, a.coefficients, a.rstd, a.d_gamma, a.d_beta, a.corrections) +
+                bytes_of(b.coefficients, b.rstd, b.d_gamma, b.d_beta, b.corrections)},
+           batch_norm_pair_grad_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut.segments,
+           static_cast<double>(dy.size() / folded.channels), sums_of<P>(a), sums_of<P>(b));
+  });
+}
+
+void batch_norm_pair_grad(Stream& stream, const NormGradient& a, const NormGradient& b, const Tensor& mask,
+                          const Tensor& dy) {
+  if (dy.size() == 0) return;
+  const FoldedRows folded(dy);
+  const ColumnTiles cut = cut_columns(folded.rows, folded.mask_bytes(), pass_blocks, pass_rows_each);
+  visit_pair(dy, folded, cut, {a.x.bytes(), b.x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
+    using P = acc_t<T>;
+    launch(stream, "batch_norm_pair_grad",
+           {blocks_for(cut.blocks(), 1), tile_block, 0,
+            2 * bytes_of(a.x, b.x) + bytes_of(dy, mask, a.coefficients, b.coefficients, a.corrections, b.corrections)},
+           batch_norm_pair_grad_apply<T, packed>, a.x.data<T>(), b.x.data<T>(), dy.data<T>(), a.coefficients.data<P>(),
+           b.coefficients.data<P>(), a.corrections.data<P>(), b.corrections.data<P>(), folded.channels, folded.lanes,
+           mask.data<std::uint8_t>(), cut);
+  });
+}
+
+}  // namespace hearth::kernels

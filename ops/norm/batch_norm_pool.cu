@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread owns eight channels. Forward it makes one window, whose pixels come mostly from the caches. The gradient is
+// gathered: a thread walks along lines of pixels, and finds what the windows over each give back. So x is read once
+// forward and twice for the gradient, which is written once; dy and taps have a quarter of its pixels.
+// Reference: batch_norm_cpu.cpp and pool_cpu.cpp.
+#include "ops/norm/batch_norm_pool.h"
+
+#include "core/cuda/elementwise.h"
+#include "ops/norm/batch_norm_rows.cuh"
+#include "ops/pool/windows.cuh"
+
+namespace hearth::kernels {
+namespace {
+
+using namespace cuda;
+using namespace batch_norm_rows;
+using namespace pool_windows;
+
+constexpr std::int64_t sum_blocks = 528;
+constexpr std::int64_t pass_lines = 4;
+constexpr int run_pixels = 32;  // that a thread sums in f32
+
+using Windows = Sizes<int>;
+
+// The norm of eight channels, in the layout of UnitOfLanes without lanes.
+template <class T>
+struct ChannelsNorm {
+  using P = acc_t<T>;
+  static constexpr bool folded = sizeof(T) == 2;
+  P mean[unit], scale[unit], shift[unit];
+
+  __device__ ChannelsNorm(const P* table, int channels, int first) {
+    load_unit(table + first, mean);
+    load_unit(table + channels + first, scale);
+    load_unit(table + 2 * channels + first, shift);
+    HEARTH_UNROLL
+    for (int k = 0; folded && k < unit; ++k) shift[k] -= mean[k] * scale[k];
+  }
+  __device__ P normal(int k, P x) const { return (folded ? x : x - mean[k]) * scale[k] + shift[k]; }
+};
+
+// A thread a window and eight channels.
+template <class T>
+__global__ void batch_norm_pool_apply(PoolShape shape, const T* x, const acc_t<T>* table, T* y, std::uint8_t* taps) {
+  using P = acc_t<T>;
+  const Windows s(shape, unit);
+  const std::int64_t count = static_cast<std::int64_t>(s.n) * s.p * s.q * s.groups;
+  for (std::int64_t at = global_thread(); at < count; at += global_threads()) {
+    const Place<int> o(static_cast<int>(at), s.p, s.q, s.groups);
+    const ChannelsNorm<T> norm(table, s.c, o.channel * unit);
+    const Range<int> rows = taps_inside(o.row, s.stride_h, s.pad_h, s.kernel_h, s.h);
+    const Range<int> columns = taps_inside(o.column, s.stride_w, s.pad_w, s.kernel_w, s.w);
+    const int top = o.row * s.stride_h - s.pad_h, left = o.column * s.stride_w - s.pad_w;
+    const T* const image = x + o.n * s.h * s.w * s.c + o.channel * unit;
+    P best[unit] = {};
+    unsigned tap[unit];
+    HEARTH_UNROLL
+    for (int k = 0; k < unit; ++k) tap[k] = shut_tap;
+    for (int r = rows.first; r < rows.last; ++r)
+      for (int t = columns.first; t < columns.last; ++t) {
+        const Eight<T> pixel = load_eight<true>(image + ((top + r) * s.w + left + t) * s.c, unit);
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          const P value = upcast(cast_down<T>(norm.normal(k, upcast(pixel.at[k]))));
+          // NaN wins, and gets no gradient.
+          if (!(value > best[k]) && value == value) continue;
+          best[k] = value;
+          tap[k] = value > P(0) ? static_cast<unsigned>(r * s.kernel_w + t) : shut_tap;
+        }
+      }
+    store_unit(y + at * unit, best);
+    if (taps == nullptr) continue;
+    Pack<std::uint8_t, unit> chosen;
+    HEARTH_UNROLL
+    for (int k = 0; k < unit; ++k) chosen.at[k] = static_cast<std::uint8_t>(tap[k]);
+    store_pack(taps + at * unit, chosen);
+  }
+}
+
+// A block's lines of pixels, and this thread's channels and columns in them.
+struct LinesOfBlock {
+  int channel, column, first, last;
+  bool inside;
+
+  __device__ LinesOfBlock(const ColumnTiles& cut, const TilePlace& place)
+      : channel(static_cast<int>(place.unit) * unit),
+        column(static_cast<int>(threadIdx.x) / cut.across),
+        first(static_cast<int>(place.segment * cut.segment_rows)),
+        last(static_cast<int>(cut.rows)),
+        inside(place.unit < cut.units) {
+    const int end = first + static_cast<int>(cut.segment_rows);
+    last = end < last ? end : last;
+  }
+};
+
+// use(element of the pixel's first channel, g) for the thread's pixels of these lines; g [8] is what their windows give
+// back. Ends of runs: pause().
+template <class T, class Use, class Pause>
+__device__ __forceinline__ void each_gradient(const Windows& s, const LinesOfBlock& of, int down, const T* dy,
+                                              const std::uint8_t* taps, Use&& use, Pause&& pause) {
+  using P = acc_t<T>;
+  int walked = 0;
+  for (int line = of.first; of.inside && line < of.last; ++line) {
+    const int image = line / s.h, row = line - image * s.h;
+    const Range<int> ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
+    for (int column = of.column; column < s.w; column += down) {
+      const Range<int> qs = windows_over(column, s.stride_w, s.pad_w, s.kernel_w, s.q);
+      P g[unit] = {};
+      for (int p = ps.first; p < ps.last; ++p)
+        for (int q = qs.first; q < qs.last; ++q) {
+          const int tap = (row + s.pad_h - p * s.stride_h) * s.kernel_w + column + s.pad_w - q * s.stride_w;
+          const int window = ((image * s.p + p) * s.q + q) * s.c + of.channel;
+          const auto chosen = load_pack<unit>(taps + window);
+          const Eight<T> slope = load_eight<true>(dy + window, unit);
+          HEARTH_UNROLL
+          for (int k = 0; k < unit; ++k) g[k] += chosen.at[k] == tap ? upcast(slope.at[k]) : P(0);
+        }
+      use((line * s.w + column) * s.c + of.channel, g);
+      if (++walked % run_pixels == 0) pause();
+    }
+  }
+  pause();
+}
+
+template <class T>
+__global__ void __launch_bounds__(tile_block, 2)
+    batch_norm_pool_grad_moments(PoolShape shape, const T* x, const acc_t<T>* table, const std::uint8_t* taps,
+                                 const T* dy, ColumnTiles cut, double* partial) {
+  using P = acc_t<T>;
+  HEARTH_SHARED(double, shared, [tile_block * unit]);
+  const Windows s(shape, unit);
+  const TilePlace place(cut, blockIdx.x);
+  const LinesOfBlock of(cut, place);
+  P mean[unit] = {};
+  if (of.inside) load_unit(table + of.channel, mean);
+  LongSums<P> sum, product;
+  each_gradient(
+      s, of, cut.down, dy, taps,
+      [&](int at, const P(&g)[unit]) {
+        const Eight<T> value = load_eight<true>(x + at, unit);
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          sum.part[k] += g[k];
+          product.part[k] += g[k] * (upcast(value.at[k]) - mean[k]);
+        }
+      },
+      [&] {
+        sum.carry();
+        product.carry();
+      });
+  sum_down(sum.total, shared, cut.across);
+  sum_down(product.total, shared, cut.across);
+  leave_partial(cut, place, s.c, sum.total, product.total, partial);
+}
+
+template <class T>
+__global__ void __launch_bounds__(tile_block, 2)
+    batch_norm_pool_grad_apply(PoolShape shape, const T* x, const acc_t<T>* table, const std::uint8_t* taps,
+                               const T* dy, const acc_t<T>* corrections, T* dx, ColumnTiles cut) {
+  using P = acc_t<T>;
+  const Windows s(shape, unit);
+  const TilePlace place(cut, blockIdx.x);
+  const LinesOfBlock of(cut, place);
+  if (!of.inside) return;
+  P mean[unit], scale[unit], a[unit], b[unit];
+  load_unit(table + of.channel, mean);
+  load_unit(table + s.c + of.channel, scale);
+  load_unit(corrections + of.channel, a);
+  load_unit(corrections + s.c + of.channel, b);
+  each_gradient(
+      s, of, cut.down, dy, taps,
+      [&](int at, const P(&g)[unit]) {
+        const Eight<T> value = load_eight<true>(x + at, unit);
+        P result[unit];
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) result[k] = scale[k] * (g[k] - a[k] - (upcast(value.at[k]) - mean[k]) * b[k]);
+        store_eight<true>(dx + at, unit, result);
+      },
+      [] {});
+}
+
+ColumnTiles cut_lines(const PoolShape& s, std::int64_t lines_each) {
+  ColumnTiles cut = cut_columns(s.n * s.h, s.c / unit, sum_blocks, 1);
+  if (lines_each > 0) {
+    cut.segment_rows = lines_each;
+    cut.segments = (cut.rows + lines_each - 1) / lines_each;
+  }
+  return cut;
+}
+
+}  // namespace
+
+void batch_norm_pool(Stream& stream, const PoolShape& shape, const Tensor& x, const Tensor& coefficients,
+                     const Tensor& y, const Tensor& taps) {
+  visit_dtype("batch_norm_pool", x.dtype(), Floats{}, [&]<class T>() {
+    launch(stream, "batch_norm_pool", shape_over(y.size() / unit).moving(bytes_of(x, coefficients, y, taps)),
+           batch_norm_pool_apply<T>, shape, x.data<T>(), coefficients.data<acc_t<T>>(), y.data<T>(),
+           data_or_null<std::uint8_t>(taps));
+  });
+}
+
+void batch_norm_pool_grad_sums(Stream& stream, const PoolShape& shape, const Tensor& x, const Tensor& coefficients,
+                               const Tensor& taps, const Tensor& dy, const Tensor& rstd, const Tensor& d_gamma,
+                               const Tensor& d_beta, const Tensor& corrections) {
+  const ColumnTiles cut = cut_lines(shape, 0);
+  const ChannelMoments sums{Tensor::empty({2, shape.c, cut.segments}, DType::f64, x.device()), 0};
+  visit_dtype("batch_norm_pool", x.dtype(), Floats{}, [&]<class T>() {
+    launch(stream, "batch_norm_pool_grad_moments",
+           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, coefficients, taps, dy, sums.parts)},
+           batch_norm_pool_grad_moments<T>, shape, x.data<T>(), coefficients.data<acc_t<T>>(),
+           taps.data<std::uint8_t>(), dy.data<T>(), cut, sums.parts.data<double>());
+  });
+  batch_norm_grad_sums(stream, sums, x.size() / shape.c, coefficients, rstd, d_gamma, d_beta, corrections);
+}
+
+void batch_norm_pool_grad(Stream& stream, const PoolShape& shape, const Tensor& x, const Tensor& coefficients,
+                          const Tensor& taps, const Tensor& dy, const Tensor& corrections, const Tensor& dx) {
+  const ColumnTiles cut = cut_lines(shape, pass_lines);
+  visit_dtype("batch_norm_pool", x.dtype(), Floats{}, [&]<class T>() {
+    launch(stream, "batch_norm_pool_grad",
+           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, coefficients, taps, dy, corrections, dx)},
+           batch_norm_pool_grad_apply<T>, shape, x.data<T>(), coefficients.data<acc_t<T>>(), taps.data<std::uint8_t>(),
+           dy.data<T>(), corrections.data<acc_t<T>>(), dx.data<T>(), cut);
+  });
+}
+
+}  // namespace hearth::kernels

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tar shards as WebDataset has them, and TFRecord files: damage of every kind.
+#include "data/formats/shards.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "data/formats/example.h"
+#include "data/formats/record_file.h"
+#include "data/formats/tar.h"
+#include "data/formats/tfrecord.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+
+namespace hearth::data {
+namespace {
+
+using test::contains;
+using test::error_message;
+
+namespace fs = std::filesystem;
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes bytes_of_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void flip(const fs::path& path, std::uint64_t bit) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(static_cast<std::streamoff>(bit / 8));
+  const int byte = file.get() ^ (1 << (bit % 8));
+  file.seekp(static_cast<std::streamoff>(bit / 8));
+  file.put(static_cast<char>(byte));
+}
+
+struct TarTest : testing::Test {
+  test::TempDir folder;
+  fs::path path = folder / "train-0.tar";
+
+  using Members = std::vector<std::pair<std::string, std::string>>;
+  void write(const Members& members) const {
+    TarWriter writer(path);
+    for (const auto& [name, content] : members) writer.add(name, bytes_of(content));
+    writer.finish();
+  }
+  std::vector<TarMember> scan() const {
+    std::vector<TarMember> found;
+    const SourceFilePointer opened = open_source(path);
+    const SourceFile& file = *opened;
+    FileWindow window(file);
+    scan_tar(file, window, [&](const TarMember& member) { found.push_back(member); });
+    return found;
+  }
+  ImageSplits open(const std::string& classes = "") const {
+    WebdatasetOptions options;
+    options.train = path.string();
+    if (!classes.empty()) options.classes = {classes};
+    return webdataset(options);
+  }
+  std::string fault() const {
+    return error_message<DataError>([&] { open(); });
+  }
+  /// Puts a text into a header and makes its checksum fit.
+  void change_header(std::uint64_t header, std::size_t at, const std::string& text) const {
+    Bytes bytes = bytes_of_file(path);
+    std::copy(text.begin(), text.end(), bytes.begin() + static_cast<std::ptrdiff_t>(header + at));
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(header) + 148, 8, ' ');
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < 512; ++i) sum += bytes[header + i];
+    char digits[8];
+    std::snprintf(digits, sizeof digits, "%06o", sum);
+    std::copy_n(digits, 7, bytes.begin() + static_cast<std::ptrdiff_t>(header) + 148);
+    folder.write("train-0.tar", bytes);
+  }
+};
+
+TEST_F(TarTest, FindsWhatWasWritten) {
+  write({{"a.cls", "3"}, {"a.jpg", std::string(700, 'x')}, {"b.cls", ""}});
+  const auto found = scan();
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[1].name, "a.jpg");
+  EXPECT_EQ(found[1].header, 1024u);
+  EXPECT_EQ(found[1].offset, 1536u);
+  EXPECT_EQ(found[1].bytes, 700u);
+  EXPECT_EQ(found[2].bytes, 0u);
+  EXPECT_EQ(fs::file_size(path) % 512, 0u);
+  EXPECT_FALSE(fs::exists(path.string() + ".part"));
+  { TarWriter(folder / "unfinished.tar").add("a", {}); }
+  EXPECT_FALSE(fs::exists(folder / "unfinished.tar.part"));
+  EXPECT_THROW(TarWriter(folder / "b.tar").add(std::string(101, 'n'), {}), UsageError);
+}
+
+TEST_F(TarTest, EveryFlippedBitOfAHeaderIsFound) {
+  write({{"a.cls", "0"}, {"a.jpg", std::string(100, 'x')}, {"b.cls", "1"}, {"b.jpg", "yy"}});
+  for (const TarMember& member : scan())
+    for (std::uint64_t at = 0; at < 8 * 512; ++at) {
+      // Of the checksum itself, a bit that leaves the number as it is does no harm.
+      const bool is_checksum = at / 8 >= 148 && at / 8 < 156;
+      flip(path, 8 * member.header + at);
+      try {
+        EXPECT_EQ(open().train->size(), 2);
+        EXPECT_TRUE(is_checksum) << at;
+      } catch (const DataError& error) {
+        EXPECT_TRUE(contains(error.what(), path.string() + ": at offset " + std::to_string(member.header))) << at;
+      }
+      flip(path, 8 * member.header + at);
+    }
+  open();
+}
+
+TEST_F(TarTest, TruncatedFilesAreFound) {
+  write({{"a.cls", "0"}, {"a.jpg", std::string(600, 'x')}});
+  const Bytes whole = bytes_of_file(path);
+  const std::size_t end = whole.size() - 1024;
+  for (std::size_t length = 0; length < end; length += 37) {
+    folder.write("train-0.tar", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+    EXPECT_TRUE(contains(fault(), "offset")) << length;
+  }
+  folder.write("train-0.tar", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(end)));
+  EXPECT_TRUE(contains(fault(), "the archive ends here without the blocks of zeros"));
+}
+
+TEST_F(TarTest, HostileHeadersAreRefusedWithTheirPlace) {
+  const Members sample{{"a.cls", "0"}, {"a.jpg", "xx"}};
+  write(sample);
+  change_header(1024, 124, "77777777777");
+  EXPECT_TRUE(contains(fault(), "member \"a.jpg\" of 8589934591 bytes goes beyond the end"));
+  write(sample);
+  change_header(1024, 124, std::string("\x80\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12));
+  EXPECT_TRUE(contains(fault(), "size that is no number"));
+  write(sample);
+  change_header(1024, 124, "9");
+  EXPECT_TRUE(contains(fault(), "size that is no number"));
+  write(sample);
+  change_header(1024, 156, "S");
+  EXPECT_TRUE(contains(fault(), "sparse"));
+  write({{"long", std::string(70'000, 'n')}, {"a.jpg", "xx"}});
+  change_header(0, 156, "L");
+  EXPECT_TRUE(contains(fault(), "an extended header of 70000 bytes"));
+  for (const char* records : {"12 path=a", "9999 path=a.jpg\n", "x path=a\n", "4 a=\n", "10 patha..\n", ""}) {
+    write({{"pax", records}, {"a.jpg", "xx"}});
+    change_header(0, 156, "x");
+    const std::string message = fault();
+    EXPECT_TRUE(contains(message, *records == 0 ? "has no label" : "extended header (pax)")) << records << message;
+  }
+  folder.write("train-0.tar", Bytes{0x1f, 0x8b, 8, 0, 1, 2, 3});
+  fs::resize_file(path, 2048);
+  EXPECT_TRUE(contains(fault(), "a compressed archive"));
+  folder.write("train-0.tar", Bytes(2048, 7));
+  EXPECT_TRUE(contains(fault(), "no tar archive"));
+}
+
+TEST_F(TarTest, LongNamesAreThoseOfTheNextMember) {
+  write({{"x", std::string("some/long.jpg") + '\0'}, {"short", "xx"}, {"some/long.cls", "0"}});
+  change_header(0, 156, "L");
+  EXPECT_EQ(open().train->images()->sample_name(0), "some/long.jpg");
+  write({{"x", "23 path=other/long.jpg\n"}, {"short", "xx"}, {"other/long.cls", "0"}});
+  change_header(0, 156, "x");
+  EXPECT_EQ(open().train->images()->sample_name(0), "other/long.jpg");
+}
+
+TEST_F(TarTest, SamplesNeedAnImageAndALabel) {
+  const auto message = [&](const Members& members) {
+    write(members);
+    return fault();
+  };
+  EXPECT_TRUE(
+      contains(message({{"a.cls", "0"}, {"b.jpg", "x"}, {"b.cls", "0"}}), "sample a at offset 0: has no image"));
+  EXPECT_TRUE(
+      contains(message({{"a.jpg", "x"}, {"b.jpg", "x"}, {"b.cls", "0"}}), "sample a at offset 0: has no label"));
+  EXPECT_TRUE(contains(message({{"a.jpg", "x"}, {"a.png", "x"}, {"a.cls", "0"}}), "a second image of the sample a"));
+  EXPECT_TRUE(contains(message({{"a.jpg", "x"}, {"a.cls", " \n"}}), "a.cls at offset 1024: an empty label"));
+  EXPECT_TRUE(contains(message({{"a.jpg", "x"}, {"a.json", "{\"label\": 1"}}), "a.json at offset 1024"));
+  EXPECT_TRUE(contains(message({{"a.jpg", "x"}, {"a.json", "{}"}}), "label"));
+  write({{"a.jpg", "x"}, {"a.cls", "dog"}});
+  EXPECT_TRUE(contains(error_message<DataError>([&] { open("cat"); }), "the label \"dog\" is none of the 1 classes"));
+}
+
+TEST_F(TarTest, LabelsAreNumbersOrNames) {
+  write({{"a.jpg", "x"},
+         {"a.cls", "2\n"},
+         {"b.PNG", "x"},
+         {"b.json", R"({"label": 0})"},
+         {".hidden", ""},
+         {"README", ""}});
+  const ImageSplits numbers = open();
+  EXPECT_EQ(numbers.train->class_names(), (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(numbers.train->label(0), 2);
+  EXPECT_EQ(numbers.train->label(1), 0);
+  write({{"a.jpg", "x"}, {"a.cls", "dog"}, {"b.jpg", "x"}, {"b.cls", "cat"}});
+  const ImageSplits names = open();
+  EXPECT_EQ(names.train->class_names(), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(names.train->label(0), 1);
+}
+
+TEST(ShardNames, ArePatterns) {
+  const test::TempDir folder;
+  for (const char* name : {"b-1.tar", "b-0.tar", "c.txt"}) folder.write(name, Bytes{});
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(expand_shards("", "a-{08..11}.tar"), (Names{"a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar"}));
+  EXPECT_EQ(expand_shards("d", "{x,y}-{0..1}"), (Names{"d/x-0", "d/x-1", "d/y-0", "d/y-1"}));
+  EXPECT_EQ(expand_shards(folder.path(), "b-*.tar"), (Names{folder / "b-0.tar", folder / "b-1.tar"}));
+  EXPECT_THROW(expand_shards(folder.path(), "z*.tar"), FileError);
+  for (const char* bad : {"{0..", "{5..1}", "{0..999999999}", "{a}"})
+    EXPECT_THROW(expand_shards("", bad), ConfigError) << bad;
+}
+
+struct TfRecordTest : testing::Test {
+  test::TempDir folder;
+  fs::path path = folder / "train-0.tfrecord";
+
+  static std::string example(const std::string& image, std::int64_t label) {
+    ExampleBuilder builder;
+    builder.add("image/format", bytes_of("png"));
+    builder.add("image/class/label", label);
+    builder.add("image/encoded", bytes_of(image));
+    return builder.message();
+  }
+  void write(const std::vector<std::string>& records) const {
+    TfRecordWriter writer(path);
+    for (const std::string& record : records) writer.add(bytes_of(record));
+    writer.finish();
+  }
+  ImageDatasetPointer open() const {
+    TfRecordOptions options;
+    options.train = path.string();
+    return tfrecord(options).train;
+  }
+  std::string fault() const {
+    return error_message<DataError>([&] {
+      const ImageDatasetPointer set = open();
+      Bytes file;
+      for (std::int64_t i = 0; i < set->size(); ++i) set->encoded(i, file);
+    });
+  }
+};
+
+TEST_F(TfRecordTest, HasTheKnownLayout) {
+  write({"hello"});
+  // Made with another implementation of the checksum, from the description of the format.
+  const Bytes expected{5, 0, 0, 0, 0, 0, 0, 0, 0xea, 0xb2, 0x04, 0x3e, 'h', 'e', 'l', 'l', 'o', 0xbb, 0x1f, 0x1c, 0x19};
+  EXPECT_EQ(bytes_of_file(path), expected);
+}
+
+TEST_F(TfRecordTest, EveryFlippedBitIsFoundWithItsPlace) {
+  write({example("some image", 0), example("another", 1), example(std::string(90, 'i'), 2)});
+  std::vector<TfRecord> records;
+  {
+    const SourceFilePointer opened = open_source(path);
+    const SourceFile& file = *opened;
+    FileWindow window(file);
+    scan_tfrecord(file, window, [&](const TfRecord& record) { records.push_back(record); });
+  }
+  ASSERT_EQ(records.size(), 3u);
+  for (std::uint64_t bit = 0; bit < 8 * fs::file_size(path); ++bit) {
+    flip(path, bit);
+    std::size_t at = records.size() - 1;
+    while (bit / 8 < records[at].offset) --at;
+    const std::string message = fault();
+    EXPECT_TRUE(contains(message, path.string()) && contains(message, join_text("record ", at)) &&
+                contains(message, join_text("at offset ", records[at].offset)))
+        << bit << message;
+    flip(path, bit);
+  }
+  EXPECT_EQ(open()->size(), 3);
+}
+
+TEST_F(TfRecordTest, TruncatedAndExtendedFilesAreFound) {
+  write({example("some image", 0), example("another", 1)});
+  const Bytes whole = bytes_of_file(path);
+  const SourceFilePointer opened = open_source(path);
+  const SourceFile& file = *opened;
+  std::uint64_t second = 0;
+  FileWindow window(file);
+  scan_tfrecord(file, window, [&](const TfRecord& record) { second = record.offset; });
+  for (std::size_t length = 1; length < whole.size(); ++length) {
+    if (length == second) continue;  // a whole file of one record
+    folder.write("train-0.tfrecord", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+    EXPECT_TRUE(contains(fault(), length < second ? "record 0 at offset 0" : "record 1 at offset")) << length;
+  }
+  Bytes longer = whole;
+  longer.push_back(0);
+  folder.write("train-0.tfrecord", longer);
+  EXPECT_TRUE(contains(fault(), "record 2 at offset"));
+}
+
+TEST_F(TfRecordTest, MessagesOfAnyBytesAreDataErrors) {
+  const std::string whole = example(std::string(40, 'i'), 5);
+  Random random(2, 0);
+  int refused = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    std::string damaged = whole;
+    for (int i = 0; i < 3; ++i) damaged[random.below(damaged.size())] = static_cast<char>(random.next_u32());
+    if (trial % 4 == 0) damaged.resize(random.below(damaged.size()));
+    write({damaged});
+    try {
+      Bytes file;
+      open()->encoded(0, file);
+    } catch (const DataError& error) {
+      ++refused;
+      EXPECT_TRUE(contains(error.what(), "offset 0")) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST_F(TfRecordTest, FeaturesAreNamedAndOfSeveralKinds) {
+  ExampleBuilder builder;
+  builder.add("jpeg", bytes_of("an image"));
+  builder.add("species", bytes_of("cat"));
+  write({builder.message()});
+  EXPECT_TRUE(contains(fault(), "record 0 at offset 0: has no feature \"image/encoded\""));
+  TfRecordOptions options;
+  options.train = path.string();
+  options.image = "jpeg", options.label = "species";
+  const ImageDatasetPointer set = tfrecord(options).train;
+  EXPECT_EQ(set->class_names(), (std::vector<std::string>{"cat"}));
+  Bytes file;
+  set->encoded(0, file);
+  EXPECT_EQ(std::string(file.begin(), file.end()), "an image");
+  // A float, not packed: field 1 of wire type 5 in a float list.
+  const std::string label("\x0a\x11\x0a\x01y\x12\x0c\x12\x0a\x0a\x08\x00\x00\x40\x40\x00\x00\x40\x40", 19);
+  const std::string one("\x0a\x0c\x0a\x01y\x12\x07\x12\x05\x0d\x00\x00\x40\x40", 14);
+  const auto value = [&](std::string map) {
+    const std::string message = '\x0a' + std::string(1, static_cast<char>(map.size())) + map;
+    const BytesAt at = [&](std::uint64_t offset, std::size_t count) {
+      return bytes_of(message).subspan(offset, count);
+    };
+    const std::vector<std::string> names{"y"};
+    return one_value(at, find_features(at, 0, message.size(), names, "test")[0], "test");
+  };
+  EXPECT_EQ(value(one), "3");
+  EXPECT_EQ(value(label), std::nullopt) << "two values";
+}
+
+}  // namespace
+}  // namespace hearth::data

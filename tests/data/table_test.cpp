@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// CSV files and NumPy arrays: parsing, what is learned of columns, splits, and rows of other files.
+#include "data/table/table_data.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/build.h"
+#include "core/error.h"
+#include "core/random.h"
+#include "data/described.h"
+#include "data/fingerprint.h"
+#include "data/table/csv.h"
+#include "data/table/npy.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
+
+namespace hearth::data {
+namespace {
+
+using test::contains;
+using test::error_message;
+
+using Bytes = std::vector<std::uint8_t>;
+
+struct CsvTest : testing::Test {
+  test::TempDir folder;
+  const std::string path = folder / "a.csv";
+
+  void write(const std::string& text, const std::string& name = "a.csv") const {
+    folder.write(name, Bytes(text.begin(), text.end()));
+  }
+  CsvText read(const std::string& text) const {
+    write(text);
+    return read_csv(path, ',', true);
+  }
+  std::string fault(const std::string& text) const {
+    return error_message<DataError>([&] { read(text); });
+  }
+  DataSplits data(const std::string& more) const {
+    return make_data(
+        parse_json(join_text(R"({"type": "csv", "path": ")", path, R"(", "workers": 0, )", more, "}"), "t"));
+  }
+  static const TableDataset& table(const DatasetPointer& part) { return dynamic_cast<const TableDataset&>(*part); }
+  static std::vector<float> x(const DatasetPointer& part, std::int64_t row) {
+    Random random(0, 0);
+    const Tensor tensor = table(part).read(row, random)[0].second;
+    return {tensor.data<const float>(), tensor.data<const float>() + tensor.size()};
+  }
+};
+
+TEST_F(CsvTest, ReadsQuotesLineBreaksAndEmptyLines) {
+  const CsvText csv = read(
+      "\xef\xbb\xbf"
+      "a,\"b,c\",d\r\n1,\"x \"\"y\"\"\nz\",\r\n\n,2,3");
+  EXPECT_EQ(csv.names, (std::vector<std::string>{"a", "b,c", "d"}));
+  ASSERT_EQ(csv.rows.size(), 2u);
+  EXPECT_EQ(csv.rows[0], (std::vector<std::string>{"1", "x \"y\"\nz", ""}));
+  EXPECT_EQ(csv.rows[1], (std::vector<std::string>{"", "2", "3"}));
+  EXPECT_EQ(csv.place(1, 0), path + ": line 5, column \"a\"");
+}
+
+TEST_F(CsvTest, RefusesWhatIsNoTable) {
+  EXPECT_TRUE(contains(fault("a,b\n1,2\n3\n"), "line 3: 1 fields in a table of 2 columns"));
+  EXPECT_TRUE(contains(fault("a,b\n1,\"2\n3\n"), "line 2: a quote that is not closed"));
+  EXPECT_TRUE(contains(fault("a,b\n1,\"2\"x\n"), "line 2: text behind a closing quote"));
+  EXPECT_TRUE(contains(fault("a,a\n1,2\n"), "two columns are named \"a\""));
+  EXPECT_TRUE(contains(fault("a,b\n1,\xff\n"), "line 2: a byte that is no UTF-8"));
+  EXPECT_TRUE(contains(fault("a,b\n"), "has no rows"));
+  EXPECT_TRUE(contains(fault(""), "has no rows"));
+}
+
+TEST_F(CsvTest, LearnsColumnsOnTheTrainingSplitAlone) {
+  write("size,colour,id,y\n1,red,7,a\n3,blue,8,b\n5,red,9,a\n");
+  write("size,colour,id,y\n100,green,1,b\n", "test.csv");
+  const DataSplits splits =
+      data(R"("test": ")" + (folder / "test.csv").string() + R"(", "target": "y", "ignore": ["id"])");
+  const TableFacts& facts = table(splits.train).facts();
+  ASSERT_EQ(facts.columns.size(), 2u);
+  EXPECT_EQ(facts.columns[0].mean, 3);
+  EXPECT_DOUBLE_EQ(facts.columns[0].deviation, std::sqrt(8.0 / 3));
+  EXPECT_EQ(facts.columns[1].values, (std::vector<std::string>{"blue", "red"}));
+  EXPECT_EQ(facts.classes, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(x(splits.train, 1), (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(x(splits.test, 0), (std::vector<float>{static_cast<float>(97 / std::sqrt(8.0 / 3)), 0, 0}))
+      << "a value that the training split lacks is none of the known ones";
+  Random random(0, 0);
+  EXPECT_EQ(table(splits.test).read(0, random)[1].second.data<const std::int64_t>()[0], 1);
+  EXPECT_EQ(x(data(R"("target": "y", "columns": ["size"], "standardize": false, "test_fraction": 0)").train, 2),
+            std::vector<float>{5});
+}
+
+TEST_F(CsvTest, MissingValuesFollowThePolicy) {
+  write("size,colour,y\n1,red,1\n,red,2\n7,NA,3\n1,blue,4\n");
+  const std::string rest = R"("target": "y", "standardize": false, "test_fraction": 0)";
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(rest); }), "line 3, column \"size\": a value is missing"));
+  const DataSplits by_mean = data(rest + R"(, "missing": "mean")");
+  EXPECT_EQ(x(by_mean.train, 1), (std::vector<float>{3, 0, 1}));
+  EXPECT_EQ(x(by_mean.train, 2), (std::vector<float>{7, 0, 1})) << "of categories the most frequent one";
+  EXPECT_EQ(x(data(rest + R"(, "missing": "most_frequent")").train, 1), (std::vector<float>{1, 0, 1}));
+  write("size,colour,y\n1,red,\n");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(rest + R"(, "missing": "mean")"); }),
+                       "line 2, column \"y\": \"\" is no number"));
+}
+
+TEST_F(CsvTest, TargetsAreNumbersOrClasses) {
+  write("a,y\n1,0\n2,1\n3,1\n");
+  const std::string rest = R"("target": "y", "test_fraction": 0)";
+  EXPECT_EQ(data(rest).train->classes(), 0);
+  Random random(0, 0);
+  const DataSplits numbers = data(rest);
+  const Tensor target = table(numbers.train).read(1, random)[1].second;
+  EXPECT_EQ(target.dtype(), DType::f32);
+  EXPECT_EQ(target.data<const float>()[0], 1);
+  EXPECT_EQ(data(rest + R"(, "target_type": "category")").train->class_names(), (std::vector<std::string>{"0", "1"}));
+  EXPECT_TRUE(
+      contains(error_message<DataError>([&] { data(rest + R"(, "target_type": "category", "classes": ["0"])"); }),
+               "line 3, column \"y\": \"1\" is none of the 1 classes"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"("target": "z")"); }), "has no column \"z\""));
+}
+
+TEST_F(CsvTest, SplitsAreDrawnBySeed) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < 100; ++i) text += join_text(i, ",", i, "\n");
+  write(text);
+  const auto rows = [&](const DatasetPointer& part) {
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < part->size(); ++i) all.push_back(x(part, i)[0]);
+    return all;
+  };
+  const std::string rest = R"("target": "y", "standardize": false, "test_fraction": 0.2, "valid_fraction": 0.1)";
+  const DataSplits splits = data(rest);
+  EXPECT_EQ(splits.train->size(), 70);
+  EXPECT_EQ(splits.valid->size(), 10);
+  EXPECT_EQ(splits.test->size(), 20);
+  std::vector<float> all = rows(splits.train);
+  for (const auto& part : {splits.valid, splits.test})
+    for (const float value : rows(part)) all.push_back(value);
+  std::sort(all.begin(), all.end());
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], static_cast<float>(i));
+  EXPECT_EQ(rows(data(rest).test), rows(splits.test));
+  EXPECT_NE(rows(data(rest + R"(, "split_seed": 1)").test), rows(splits.test));
+  EXPECT_EQ(fingerprint(data(rest)), fingerprint(splits));
+  EXPECT_NE(fingerprint(data(rest + R"(, "split_seed": 1)")), fingerprint(splits));
+}
+
+TEST_F(CsvTest, RowsOfOtherFilesBecomeTheSameInputs) {
+  write("size,colour,y\n1,red,a\n3,blue,b\n5,red,a\n");
+  const Json node = parse_json(
+      join_text(R"({"type": "csv", "path": ")", path, R"(", "target": "y", "test_fraction": 0, "missing": "mean"})"),
+      "t");
+  const auto component = datasets().parse(node);
+  const DataSplits trained = make_data(component);
+  const auto facts = std::make_shared<const TableFacts>(table_facts_of(to_json(table(trained.train).facts())));
+  EXPECT_EQ(*facts, table(trained.train).facts());
+  write("colour,extra,size\nred,x,5\n,x,3\n", "new.csv");
+  const TablePointer rows = open_rows(component, facts, folder / "new.csv");
+  EXPECT_FALSE(rows->has_targets());
+  EXPECT_EQ(x(rows, 0), x(trained.train, 2));
+  EXPECT_EQ(x(rows, 1), (std::vector<float>{0, 0, 1}));
+  write("colour\nred\n", "new.csv");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { open_rows(component, facts, folder / "new.csv"); }),
+                       "has no column \"size\"; it has \"colour\""));
+  // The training's file may be another one by now: what was learned stays.
+  DataFacts all = facts_of(trained);
+  EXPECT_EQ(all.kind, "table");
+  write("size,colour,y\n100,red,a\n300,blue,b\n");
+  EXPECT_EQ(table(data_as_trained(component, all).train).facts(), *facts);
+  EXPECT_EQ(described_data(component, all).train->size(), 0);
+  EXPECT_TRUE(contains(error_message<DataError>([&] { evaluation_data(component, all, folder / "new.csv"); }), "size"));
+  EXPECT_EQ(evaluation_data(component, all, path).test->size(), 2);
+}
+
+/// The bytes of a .npy file.
+template <class T>
+Bytes npy(const std::string& descr, const std::string& shape, const std::vector<T>& values,
+          const char* order = "False") {
+  std::string header = join_text("{'descr': '", descr, "', 'fortran_order': ", order, ", 'shape': ", shape, ", }");
+  header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
+  header += '\n';
+  std::string text = "\x93NUMPY";
+  text += std::string("\x01\x00", 2) + static_cast<char>(header.size() & 255) + static_cast<char>(header.size() >> 8) +
+          header;
+  Bytes bytes(text.begin(), text.end());
+  const std::size_t at = bytes.size();
+  bytes.resize(at + values.size() * sizeof(T));
+  std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(T));
+  return bytes;
+}
+
+TEST(Npy, ReadsTypesAndShapes) {
+  const NumpyArray floats = parse_npy(npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, -0.5f}), "t");
+  EXPECT_EQ(floats.shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(floats.values, (std::vector<double>{1, 2, 3, 4, 5, -0.5}));
+  EXPECT_FALSE(floats.is_integer);
+  EXPECT_EQ(parse_npy(npy<std::int64_t>("<i8", "(2,)", {-7, 1 << 30}), "t").values, (std::vector<double>{-7, 1 << 30}));
+  EXPECT_TRUE(parse_npy(npy<std::uint8_t>("|b1", "(2,)", {0, 1}), "t").is_integer);
+  EXPECT_EQ(parse_npy(npy<std::uint8_t>(">i2", "(2,)", {1, 0, 0xff, 0xfe}), "t").values,
+            (std::vector<double>{256, -2}));
+  // Halves: 1, -2, the smallest, the largest, infinity.
+  const auto halves = parse_npy(npy<std::uint16_t>("<f2", "(5,)", {0x3c00, 0xc000, 1, 0x7bff, 0x7c00}), "t").values;
+  EXPECT_EQ(halves, (std::vector<double>{1, -2, std::ldexp(1.0, -24), 65504, HUGE_VAL}));
+}
+
+TEST(Npy, RefusesWhatIsNone) {
+  const auto fault = [](const Bytes& bytes) { return error_message<DataError>([&] { parse_npy(bytes, "t.npy"); }); };
+  const Bytes whole = npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, 6});
+  for (std::size_t length = 0; length < whole.size(); ++length)
+    EXPECT_TRUE(contains(fault(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length))), "t.npy: "))
+        << length;
+  EXPECT_TRUE(contains(fault(npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, 6}, "True")), "Fortran"));
+  EXPECT_TRUE(contains(fault(npy<float>("<U4", "(1,)", {1})), "'U4'"));
+  EXPECT_TRUE(contains(fault(npy<float>("|O8", "(1,)", {1, 2})), "'O8'"));
+  EXPECT_TRUE(contains(fault(npy<float>("<f4", "(99999999999, 99999999999)", {1})), "cannot fill"));
+  EXPECT_TRUE(contains(fault(npy<float>("<f4", "(99999999999999999999,)", {1})), "beyond any file"));
+  EXPECT_TRUE(contains(fault(npy<float>("<f4", "()", {1})), "single number"));
+  EXPECT_TRUE(contains(fault(npy<float>("<f4", "(x,)", {1})), "a shape that is none"));
+  Random random(4, 0);
+  for (int trial = 0; trial < 2000; ++trial) {
+    Bytes damaged = whole;
+    damaged[random.below(128)] ^= static_cast<std::uint8_t>(1 << random.below(8));
+    try {
+      parse_npy(damaged, "t.npy");
+    } catch (const DataError&) {
+    }
+  }
+}
+
+TEST(Arrays, AreSplitsOfRowsWithClassesOrNumbers) {
+  const test::TempDir folder;
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 20; ++i) {
+    for (int k = 0; k < 6; ++k) x.push_back(static_cast<float>(i * 10 + k));
+    y.push_back(i % 3);
+  }
+  folder.write("x.npy", npy("<f4", "(20, 2, 3)", x));
+  folder.write("y.npy", npy("<i4", "(20,)", y));
+  const auto data = [&](const std::string& more) {
+    return make_data(parse_json(join_text(R"({"type": "arrays", "path": ")", folder.path().string(),
+                                          R"(", "x": "x.npy", "y": "y.npy", "workers": 0)", more, "}"),
+                                "t"));
+  };
+  const DataSplits classes = data("");
+  EXPECT_EQ(classes.train->size(), 18);
+  EXPECT_EQ(classes.test->size(), 2);
+  EXPECT_EQ(classes.train->class_names(), (std::vector<std::string>{"0", "1", "2"}));
+  const auto& table = dynamic_cast<const TableDataset&>(*classes.train);
+  EXPECT_EQ(table.facts().columns.size(), 3u) << "one for each place of the last axis";
+  Random random(0, 0);
+  EXPECT_EQ(table.read(0, random)[0].second.shape(), Shape({2, 3}));
+  Loader loader = classes.eval_loader(classes.train, 18);
+  const Batch batch = loader.next();
+  double sum = 0;
+  for (std::int64_t i = 0; i < batch["x"].size(); i += 3) sum += batch["x"].data<const float>()[i];
+  EXPECT_NEAR(sum, 0, 1e-3) << "standardised over rows and places";
+  const DataSplits numbers = data(R"(, "target_type": "number")");
+  EXPECT_EQ(numbers.train->classes(), 0);
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"(, "classes": ["a", "b"])"); }), "outside the 2 classes"));
+  folder.write("y.npy", npy("<i4", "(19,)", std::vector<std::int32_t>(19)));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(""); }), "20 rows of inputs and 19 of targets"));
+}
+
+}  // namespace
+}  // namespace hearth::data

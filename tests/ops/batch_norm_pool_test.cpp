@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norm, ReLU and max pooling as one op, against the two ops.
+#include "ops/norm/batch_norm_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
+#include "core/cuda/counters.h"
+#include "core/random.h"
+#include "ops/conv/conv_norm.h"
+#include "tests/support/op_test.h"
+
+namespace hearth::test {
+namespace {
+
+struct Case {
+  Shape x;
+  MaxPool2dOptions pool;
+};
+
+// One pixel wide, a residual network's stem, uneven windows, windows apart from each other, many channels.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {{2, 3, 1, 8}, {.kernel = {3, 1}, .stride = 1, .padding = {1, 0}}},
+      {{2, 9, 8, 16}, {.kernel = 3, .stride = 2, .padding = 1}},
+      {{2, 7, 5, 24}, {.kernel = {3, 2}, .stride = Pair{2, 1}, .padding = {1, 0}}},
+      {{1, 11, 7, 8}, {.kernel = 2, .stride = 4}},
+      {{1, 4, 6, 264}, {.kernel = 3, .stride = 2, .padding = 1}},
+  };
+  return all;
+}
+
+Tensor two_ops(const Case& c, const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+  return max_pool2d(batch_norm(x, gamma, beta, {.activation = Activation::relu}, {}, {}), c.pool);
+}
+
+Tensor one_op(const Case& c, const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+  const BatchNormOptions options{.activation = Activation::relu};
+  if (!x.device().is_cuda()) return two_ops(c, x, gamma, beta);
+  return detail::batch_norm_pool(x, gamma, beta, options, {}, {}, c.pool, nullptr);
+}
+
+// Maxima that differ by less than 16 bits tell apart go to another pixel than in f64; those types are below.
+OP_TEST(BatchNormPool) {
+  if (size_of(site_dtype()) == 2) return;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(testing::Message() << "x " << c.x);
+    const Shape channels{c.x[3]};
+    check([&](Draw& draw) {
+      const Tensor x = draw.distinct(c.x), gamma = draw.away_from_zero(channels, Width::wide);
+      return one_op(c, x, gamma, draw.normal(channels, 0.5, Width::wide));
+    });
+  }
+}
+
+/// The result and the gradients of x, gamma and beta.
+std::vector<Tensor> step_of(const Case& c, Tensor (*run)(const Case&, const Tensor&, const Tensor&, const Tensor&)) {
+  Random random(11, 3);
+  const auto numbers = [&](const Shape& shape, bool wide) {
+    std::vector<double> values(static_cast<std::size_t>(shape.size()));
+    for (double& value : values) value = random.normal();
+    const DType dtype = wide && size_of(site_dtype()) == 2 ? DType::f32 : site_dtype();
+    return Tensor::of<double>(shape, values).to(dtype).to(current_site().device);
+  };
+  const Shape channels{c.x[3]};
+  const Tensor x = requires_grad(numbers(c.x, false)), gamma = requires_grad(numbers(channels, true)),
+               beta = requires_grad(numbers(channels, true));
+  const Tensor y = run(c, x, gamma, beta);
+  backward(y, numbers(y.shape(), false));
+  return {y, grad_of(x), grad_of(gamma), grad_of(beta)};
+}
+
+OP_TEST(BatchNormPoolIsTwoOps) {
+  if (!current_site().device.is_cuda()) return;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(testing::Message() << "x " << c.x);
+    const std::vector<Tensor> found = step_of(c, one_op), expected = step_of(c, two_ops);
+    EXPECT_EQ(found[0].to_doubles(), expected[0].to_doubles());
+    const double ulp = site_dtype() == DType::f64   ? 1e-14
+                       : site_dtype() == DType::f32 ? 1e-6
+                       : site_dtype() == DType::f16 ? 1e-3
+                                                    : 8e-3;
+    for (std::size_t i = 1; i < found.size(); ++i) {
+      const std::vector<double> a = found[i].to_doubles(), b = expected[i].to_doubles();
+      double largest = 0, off = 0;
+      for (std::size_t at = 0; at < a.size(); ++at) {
+        largest = std::max(largest, std::abs(b[at]));
+        off = std::max(off, std::abs(a[at] - b[at]));
+      }
+      EXPECT_GT(largest, 0) << i;
+      EXPECT_LE(off, 8 * ulp * largest) << i;
+    }
+  }
+}
+
+class CudaBatchNormPool : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+  const Device gpu{DeviceType::cuda, 0};
+  const Case stem = cases()[1];
+};
+
+TEST_F(CudaBatchNormPool, SparesThePassesOfTheNorm) {
+  const Tensor x = requires_grad(Tensor::full(stem.x, 1.0, DType::f16, gpu)),
+               gamma = requires_grad(Tensor::full({16}, 1.0, DType::f32, gpu)),
+               beta = requires_grad(Tensor::full({16}, 1.0, DType::f32, gpu));
+  const auto cost = [&](auto run) {
+    const cuda::Counters before = cuda::counters();
+    const Tensor y = run(stem, x, gamma, beta);
+    const cuda::Counters between = cuda::counters();
+    backward(y, Tensor::full(y.shape(), 1.0, DType::f16, gpu));
+    return std::pair{between - before, cuda::counters() - between};
+  };
+  (void)cost(two_ops);
+  const auto [two_forward, two_backward] = cost(two_ops);
+  const auto [forward, backward] = cost(one_op);
+  EXPECT_EQ(forward.launches, two_forward.launches - 1);
+  EXPECT_EQ(backward.launches, two_backward.launches - 1);
+  // What the norm made is neither written nor read; nor is its gradient, which two passes read.
+  const std::int64_t bytes = x.size() * 2;
+  EXPECT_EQ(two_forward.bytes_moved - forward.bytes_moved, 2 * bytes);
+  EXPECT_GE(two_backward.bytes_moved - backward.bytes_moved, 2 * bytes);
+}
+
+TEST_F(CudaBatchNormPool, NaNWins) {
+  Tensor x = Tensor::full(stem.x, 1.0, DType::f32);
+  x.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor gamma = Tensor::full({16}, 1.0, DType::f32, gpu), on_gpu = x.to(gpu);
+  const std::vector<double> y = one_op(stem, on_gpu, gamma, gamma).to_doubles();
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_FALSE(std::isnan(y[1]));
+}
+
+TEST_F(CudaBatchNormPool, SaysWhatItIsNotFor) {
+  const Tensor x = Tensor::full({2, 4, 4, 8}, 1.0, DType::f16, gpu),
+               odd = Tensor::full({2, 4, 4, 12}, 1.0, DType::f16, gpu);
+  const BatchNormOptions options{.activation = Activation::relu};
+  const MaxPool2dOptions pool{.kernel = 2};
+  const auto reason = [](const Tensor& of, const BatchNormOptions& norm, const MaxPool2dOptions& windows) {
+    return detail::why_no_batch_norm_pool(of, norm, windows);
+  };
+  EXPECT_EQ(reason(x, options, pool), "");
+  EXPECT_NE(reason(x.to(Device{}), options, pool), "");
+  EXPECT_NE(reason(odd, options, pool), "");
+  EXPECT_NE(reason(x, {.training = false, .activation = Activation::relu}, pool), "");
+  EXPECT_NE(reason(x, {}, pool), "");
+  const Tensor wide = Tensor::full({2, 16, 16, 8}, 1.0, DType::f16, gpu);
+  EXPECT_NE(reason(wide, options, {.kernel = 16}), "");
+  const Tensor gamma = Tensor::full({8}, 1.0, DType::f32, gpu);
+  refuses<UsageError>("batch_norm_pool", [&] {
+    return detail::batch_norm_pool(x, gamma, gamma, {.training = false, .activation = Activation::relu}, gamma, gamma,
+                                   pool, nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace hearth::test

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd's convolution against plain loops in double: shapes that its tiles do not fill, rounding, and where it is
+// taken. The tests of all implementations are in conv2d_cpu_test.cpp.
+#include "ops/conv/winograd.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/cpu/parallel.h"
+#include "tests/ops/conv/plain_convolution.h"
+
+namespace hearth::test {
+namespace {
+
+using namespace conv;
+
+class Winograd : public testing::Test {
+ protected:
+  ~Winograd() override { cpu::set_threads(before_); }
+
+ private:
+  int before_ = cpu::threads();
+};
+
+// What Winograd's tiles, pieces of filters and vectors of channels cut off or leave empty, with more squares
+// than filters and fewer, and padding from none to more than filters reach.
+std::vector<ConvShape> square_shapes() {
+  return {shape(1, 1, 1, 1, 1, 3, 3, 1, 1),           shape(1, 8, 8, 16, 24, 3, 3, 1, 1),
+          shape(3, 5, 6, 13, 9, 3, 3, 1, 0),          shape(1, 14, 14, 40, 50, 3, 3, 1, 1),
+          shape(2, 7, 7, 70, 33, 3, 3, 1, 1),         shape(2, 24, 31, 20, 17, 3, 3, 1, 1),
+          shape(1, 3, 3, 8, 8, 3, 3, 1, 0),           shape(1, 6, 5, 9, 100, 3, 3, 1, 4),
+          shape(1, 20, 20, 300, 11, 3, 3, 1, 1),      shape(1, 4, 4, 64, 300, 3, 3, 1, 1),
+          uneven(shape(2, 9, 9, 4, 6, 3, 3, 1, 1), 9)};
+}
+
+TEST_F(Winograd, MatchesPlainLoops) {
+  for (const ConvShape& s : square_shapes())
+    for (const Pass pass : all_passes) {
+      const ConvProblem problem{.shape = s, .pass = pass};
+      const Operands operands(problem);
+      const Results expected = plain_loops(problem, operands);
+      const Made made = run(kernels::conv2d_winograd, problem, operands);
+      expect_near(made.main, expected.main, 5e-6, text_of(problem));
+      if (pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-6, text_of(problem) + " db");
+    }
+}
+
+TEST_F(Winograd, GivesTheSameBitsForEveryThreadCount) {
+  for (const ConvShape& s : {shape(4, 9, 9, 40, 96, 3, 3, 1, 1), shape(3, 30, 25, 24, 33, 3, 3, 1, 1)})
+    for (const Pass pass : all_passes) {
+      const ConvProblem problem{.shape = s, .pass = pass};
+      const Operands operands(problem);
+      std::set<std::string> found;
+      for (const int pool : {1, 2, 3, 4, 5, 6, 7, 8}) {
+        cpu::set_threads(pool);
+        found.insert(bits_of(kernels::conv2d_winograd, problem, operands));
+      }
+      EXPECT_EQ(found.size(), 1u) << text_of(problem);
+    }
+}
+
+// Nearly as little as sums of the definition; the usual points of interpolation round two to three times as much.
+TEST_F(Winograd, RoundsLittle) {
+  struct Bound {
+    ConvShape shape;
+    double error;
+  };
+  for (const Bound& bound :
+       {Bound{shape(2, 14, 14, 256, 32, 3, 3, 1, 1), 5e-6}, Bound{shape(8, 28, 28, 16, 16, 3, 3, 1, 1), 2.5e-6}})
+    for (const Pass pass : all_passes) {
+      const ConvProblem problem{.shape = bound.shape, .pass = pass};
+      const Operands operands(problem);
+      expect_near(run(kernels::conv2d_winograd, problem, operands).main, plain_loops(problem, operands).main,
+                  bound.error, text_of(problem));
+    }
+}
+
+TEST_F(Winograd, PassesItsResultsThroughARelu) {
+  const ConvProblem problem{.shape = shape(2, 9, 7, 5, 19, 3, 3, 1, 1)};
+  Operands o(problem);
+  o.x.data<float>()[0] = NAN;
+  const Tensor plain = run(kernels::conv2d_winograd, problem, o).main;
+  kernels::Conv2dEpilogue epilogue{Activation::relu};
+  kernels::conv2d_winograd.run(problem, {o.x, o.w, o.b, o.y, &epilogue});
+  EXPECT_EQ(epilogue.activation, Activation::none);
+  int negative = 0, nan = 0;
+  for (std::int64_t i = 0; i < plain.size(); ++i) {
+    const float before = plain.data<float>()[i], after = o.y.data<float>()[i];
+    negative += before < 0;
+    nan += std::isnan(before);
+    ASSERT_TRUE(std::isnan(before) ? std::isnan(after) : after == std::max(before, 0.0f)) << i;
+  }
+  EXPECT_GT(negative, 100);
+  EXPECT_GT(nan, 19);
+}
+
+TEST_F(Winograd, TakesWhatFillsItsTiles) {
+  const auto taken = [](const ConvShape& s, Pass pass = Pass::forward) {
+    return takes(kernels::conv2d_winograd, s, pass, DType::f32);
+  };
+  for (const Pass pass : all_passes) {
+    EXPECT_TRUE(taken(shape(8, 56, 56, 64, 64, 3, 3, 1, 1), pass));
+    EXPECT_TRUE(taken(shape(1, 14, 14, 256, 256, 3, 3, 1, 1), pass));
+    EXPECT_TRUE(taken(shape(8, 7, 7, 512, 512, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(32, 2, 2, 512, 512, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 8, 8, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 3, 64, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 64, 64, 3, 3, 2, 1), pass));
+  }
+  // The library's filter gradients are slower.
+  EXPECT_FALSE(taken(shape(8, 56, 56, 16, 16, 3, 3, 1, 1)));
+  EXPECT_TRUE(taken(shape(8, 56, 56, 16, 16, 3, 3, 1, 1), Pass::backward_weights));
+  // Few squares for the transforms of many filters.
+  EXPECT_FALSE(taken(shape(1, 7, 7, 512, 512, 3, 3, 1, 1)));
+  // An output of 4x4 is one square; the gradient of its images, of 6x6, is four.
+  EXPECT_TRUE(taken(shape(8, 6, 6, 128, 128, 3, 3, 1, 0)));
+  EXPECT_FALSE(taken(shape(8, 6, 6, 128, 128, 3, 3, 1, 0), Pass::backward_data));
+}
+
+}  // namespace
+}  // namespace hearth::test

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trainer does with the model as it stands: evaluations, what is shown of it, and the choice of the best.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <optional>
+
+#include "core/text_stream.h"
+#include "train/report/report.h"
+#include "train/step.h"
+#include "train/task/report_sections.h"
+#include "train/trainer.h"
+#include "train/visit_batches.h"
+
+namespace hearth::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// "epoch 3" after the step that ends it, "epoch 2.41" within the third.
+std::string epoch_text(std::int64_t step, double steps_per_epoch) {
+  const std::int64_t over = optim::epochs_over(step, steps_per_epoch);
+  TextStream text;
+  text << "epoch ";
+  if (optim::steps_of_epochs(static_cast<double>(over), steps_per_epoch) == step)
+    text << over;
+  else
+    text << std::fixed << std::setprecision(2) << static_cast<double>(step) / steps_per_epoch;
+  return text.str();
+}
+
+/// Uses the averages where each rank has a part of them, which all ranks have to do together, around what one does
+/// alone.
+struct ShardedAverageScope {
+  explicit ShardedAverageScope(Session& session) {
+    if (session.ema && session.parameters->shards() != nullptr) averaged.emplace(*session.ema);
+  }
+  std::optional<optim::EmaScope> averaged{};
+};
+
+}  // namespace
+
+void Trainer::report_model() {
+  const ShardedAverageScope for_one_rank(session_);
+  if (!folder_.writes()) return;
+  try {
+    write_report(folder_.path(), folder_.file("report.html"), model_sections(session_));
+  } catch (const Error& error) {
+    // The training is done; `hearth report` can try again.
+    progress_.line(join_text("warning: the report does not show the model: ", error.what()));
+  }
+}
+
+Json Trainer::samples(const data::DatasetPointer& part) {
+  Json list = Json::array();
+  const EvaluationScope as_in_evaluations(session_);
+  try {
+    for (const Figure& figure : session_.task->samples(session_, part)) list.push_back(to_json(figure));
+  } catch (const Error& error) {
+    // What is shown of a model is no reason to stop its training.
+    progress_.line(join_text("warning: no samples for the report: ", error.what()));
+  }
+  return list.size() > 0 ? list : Json();
+}
+
+Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part,
+                                           bool with_samples) {
+  const Position& position = session_.position;
+  const auto started = Clock::now();
+  const ShardedAverageScope with_samples_of_one_rank(session_);
+  const Meter meter = evaluate(session_, part);
+  const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
+  const double rate = static_cast<double>(meter.samples) / std::max(1e-9, seconds);
+  Json record = Json::object();
+  record.set("step", position.step)
+      .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
+      .set("split", split)
+      .set("loss", meter.loss());
+  if (session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
+  record.set("throughput", rate).set("unit", session_.throughput_unit());
+  session_.task->add_metrics(record, session_.loss, meter, part.get());
+  if (meter.metrics) meter.metrics->report(record);
+  if (Json figures = with_samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
+    record.set("figures", std::move(figures));
+  profile_.add(RunProfile::Phase::evaluations, started);
+  folder_.add(record);
+  TextStream text;
+  text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << std::fixed;
+  if (session_.task->has_accuracy()) text << "  accuracy " << std::setprecision(2) << 100 * meter.accuracy() << " %";
+  for (const auto& [key, value] : headline_metrics(record)) text << "  " << key << ' ' << std::setprecision(4) << value;
+  if (const Json* bits = record.find("bits_per_character"))
+    text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
+  return {meter, text.str()};
+}
+
+bool Trainer::keep_best(const Meter& meter) {
+  Position& position = session_.position;
+  const bool by_loss = session_.task->best_by_loss();
+  const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
+  const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
+  const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
+  if (!better || !std::isfinite(meter.loss())) return false;
+  position.best_step = position.step;
+  position.best_accuracy = meter.accuracy();
+  position.best_loss = meter.loss();
+  return true;
+}
+
+bool Trainer::evaluate_and_log() {
+  Position& position = session_.position;
+  const auto [split, part] = session_.validation_part();
+  if (!part) return false;
+  if (session_.ranks) dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
+  const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
+  const bool best = session_.data.valid && keep_best(meter);
+  position.last_accuracy = meter.accuracy();
+  position.last_loss = meter.loss();
+  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, split, meter);
+  const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);
+  progress_.line(epoch + text + (best ? "  (best)" : ""));
+  // What no choice was made by tells how good the run is.
+  if (session_.at_end() && session_.data.test && session_.data.test != part) {
+    const Evaluation last = evaluate_part("test", session_.data.test);
+    position.test_accuracy = last.meter.accuracy();
+    position.test_loss = last.meter.loss();
+    for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
+    progress_.line(std::string(epoch.size(), ' ') + last.text);
+  }
+  return best;
+}
+
+void Trainer::require_finite_end() const {
+  const Position& position = session_.position;
+  if (!session_.at_end()) return;
+  for (const double loss : {position.last_loss, position.test_loss})
+    HEARTH_CHECK(DivergedError, std::isfinite(loss), "the loss of the last evaluation is ", loss, " at step ",
+                 position.step, "; lower the learning rate, warm up longer, or clip the gradients",
+                 !session_.data.valid      ? ""
+                 : position.best_step >= 0 ? join_text("; the best evaluation was that of step ", position.best_step)
+                                           : "; no evaluation was finite");
+}
+
+}  // namespace hearth::train
