@@ -39,6 +39,33 @@ double seconds_between(Clock::time_point began, Clock::time_point ended) {
   return std::chrono::duration<double>(ended - began).count();
 }
 
+/// Wakes threads that wait for a change of what a mutex guards. Who notifies never waits: a condition variable waits
+/// for threads that it woke before and that have not run since, as workers may not for long where training comes first.
+class Signal {
+ public:
+  template <class IsTrue>
+  void wait(std::unique_lock<std::mutex>& lock, const IsTrue& is_true) {
+    while (!is_true()) {
+      const std::uint32_t seen = changes_.load(std::memory_order_acquire);
+      lock.unlock();
+      changes_.wait(seen, std::memory_order_acquire);
+      lock.lock();
+    }
+  }
+  /// After the change, which was made under the mutex.
+  void notify_one() {
+    changes_.fetch_add(1, std::memory_order_release);
+    changes_.notify_one();
+  }
+  void notify_all() {
+    changes_.fetch_add(1, std::memory_order_release);
+    changes_.notify_all();
+  }
+
+ private:
+  std::atomic<std::uint32_t> changes_{0};
+};
+
 /// While it lives the thread makes a batch.
 class BatchScope {
  public:
@@ -99,7 +126,8 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     const profiler::Scope scope("data.next");
     const bool warm = warming_ == 0;
     if (!warm) --warming_;
-    const WaitScope waiting(use_, warm);
+    WaitScope waiting(use_);
+    waiting.dry = warm && options.workers == 0;
     ++use_.batches;
     if (options.workers == 0) {
       Slot made;
@@ -109,7 +137,8 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     }
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(delivered);
-    count_ready(slot.filled, warm);
+    waiting.dry = warm && !slot.filled;
+    count_ready(waiting.dry);
     wait_for(slot, lock);
     Slot taken = std::move(slot);
     slot = {};
@@ -200,13 +229,13 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   /// Its lifetime is waiting.
   struct WaitScope {
     LoaderUse& use;
-    bool warm;
+    bool dry = false;  ///< after the warm-up, with nothing ready
     Clock::time_point began = Clock::now();
-    WaitScope(LoaderUse& of, bool after_warmup) : use(of), warm(after_warmup) {}
+    explicit WaitScope(LoaderUse& of) : use(of) {}
     ~WaitScope() {
       const double seconds = seconds_between(began, Clock::now());
       use.wait_seconds += seconds;
-      if (warm) use.dry_seconds += seconds;
+      if (dry) use.dry_seconds += seconds;
     }
     WaitScope(const WaitScope&) = delete;
     WaitScope& operator=(const WaitScope&) = delete;
@@ -237,11 +266,11 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     return ring_[static_cast<std::size_t>(number % static_cast<std::int64_t>(ring_.size()))];
   }
 
-  /// What next() finds, `filled` being whether there is the batch it wants.
-  void count_ready(bool filled, bool warm) {
+  /// What next() finds; `dry`: after the warm-up, nothing.
+  void count_ready(bool dry) {
     use_.min_depth = use_.batches == 1 ? ready_ : std::min(use_.min_depth, ready_);
     use_.depth += static_cast<double>(ready_);
-    if (warm && !filled) ++use_.dry;
+    if (dry) ++use_.dry;
   }
 
   /// Waits for a batch, and watches the workers meanwhile.
@@ -436,11 +465,11 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   StuckWatch watch_{spaces_.size(), options.stuck_seconds, options.stuck_limit_seconds};
   std::function<void(const std::string&)> tell_;
   std::mutex mutex_;
-  std::condition_variable number_free_;
+  Signal number_free_;
   std::condition_variable slot_filled_;
   std::condition_variable worker_ended_;
   std::vector<bool> ended_ = std::vector<bool>(spaces_.size());
-  std::condition_variable epoch_begun_;
+  Signal epoch_begun_;
   std::vector<Slot> ring_;
   std::int64_t ready_ = 0;  // slots filled
   std::int64_t next_number_ = 0;

@@ -55,7 +55,7 @@ struct HEARTH_API LoaderUse {
   StageTimes times{};          ///< of all workers together, or of next()
   std::int64_t batches = 0;    ///< that next() returned
   double wait_seconds = 0;     ///< in which next() waited, or made the batch itself
-  double dry_seconds = 0;      ///< the same after the warm-up
+  double dry_seconds = 0;      ///< the same after the warm-up, where nothing was ready
   std::int64_t dry = 0;        ///< calls of next() after the warm-up that found nothing ready
   double depth = 0;            ///< batches that were ready at a call of next(), on average
   std::int64_t min_depth = 0;  ///< the fewest

@@ -162,6 +162,18 @@ TEST(InputAdvice, TellsWhatToChange) {
   EXPECT_EQ(advice(Stage::decode, 2, 30, false).find("--resize"), std::string::npos) << "that is for images";
 }
 
+TEST(InputAdvice, DoesNotBlameAStageThatTakesLittle) {
+  InputUse use = waiting(Stage::augment, 2);
+  use.loader.times[Stage::augment] = 1;
+  use.loader.times[Stage::room] = 19;
+  EXPECT_EQ(
+      advice_on_input(use).blame,
+      "batches come late although making them takes 5 % of 2 workers: raise data.prefetch, take larger batches, or "
+      "set data.workers to 0");
+  use.loader.workers = 0;
+  EXPECT_EQ(advice_on_input(use).stage, Stage::augment);
+}
+
 TEST(InputAdvice, IsSilentBelowWhatIsWorthTelling) {
   InputUse use = waiting(Stage::decode, 2);
   use.loader.dry_seconds = 0.9;

@@ -68,17 +68,36 @@ double InputUse::share(Stage stage) const {
   return (stage == Stage::room ? all - work : loader.times[stage]) / all;
 }
 
+namespace {
+
+/// What to say of a stage that steps wait for.
+std::string blame_of(Stage stage, const InputUse& use) {
+  if (stage == Stage::copy)
+    return join_text("copy to the device takes ", percent(use.copy()), " of the time: ", remedy(stage, use));
+  const std::string of = use.loader.workers == 0 ? "the time" : workers_text(use.loader.workers);
+  return join_text(name_of(stage), " takes ", percent(use.share(stage)), " of ", of, ": ", remedy(stage, use));
+}
+
+/// Whether workers were idle all the same: waking them takes longer than their work, or others have the cores.
+bool waits_for_threads(const InputUse& use) { return use.loader.workers > 0 && use.share(Stage::room) > 0.5; }
+
+}  // namespace
+
 InputAdvice advice_on_input(const InputUse& use) {
   const double wait = use.seconds > 0 ? std::min(1.0, use.loader.dry_seconds / use.seconds) : 0, copy = use.copy();
   if (wait + copy < wait_worth_telling || (wait + copy) * use.seconds < seconds_worth_telling) return {};
-  const Stage stage = copy > wait ? Stage::copy : use.loader.times.longest();
-  const std::string of =
-      stage == Stage::copy || use.loader.workers == 0 ? "the time" : workers_text(use.loader.workers);
-  const std::string blame =
-      join_text(stage == Stage::copy ? "copy to the device" : name_of(stage), " takes ",
-                percent(stage == Stage::copy ? copy : use.share(stage)), " of ", of, ": ", remedy(stage, use));
-  return {stage, blame,
-          join_text("input: the step waited ", percent(std::min(1.0, wait + copy)), " of the time; ", blame)};
+  InputAdvice advice{.stage = copy > wait ? Stage::copy : use.loader.times.longest()};
+  if (advice.stage != Stage::copy && waits_for_threads(use)) {
+    advice.stage = Stage::assemble;
+    advice.blame = join_text("batches come late although making them takes ", percent(1 - use.share(Stage::room)),
+                             " of ", workers_text(use.loader.workers),
+                             ": raise data.prefetch, take larger batches, or set data.workers to 0");
+  } else {
+    advice.blame = blame_of(advice.stage, use);
+  }
+  advice.text =
+      join_text("input: the step waited ", percent(std::min(1.0, wait + copy)), " of the time; ", advice.blame);
+  return advice;
 }
 
 void write_input(Json& record, const InputUse& use) {
