@@ -61,14 +61,9 @@ HEARTH_API void describe(Fields<CacheOptions>& fields);
 /// What both say of a model's input.
 HEARTH_API TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
 
-/// The fields of DataOptions, for the options of a set of one's own.
+/// The fields of DataOptions on how samples are read.
 template <std::derived_from<DataOptions> T>
-void describe_common(Fields<T>& fields) {
-  fields.object("augment", &DataOptions::augment, "Size of the images and random changes in training.");
-  fields.object("normalize", &DataOptions::normalize, "Inputs are (pixel / 255 - mean) / std.");
-  fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
-                "Share of each class of the training split set aside as `valid`, where the set has no such part.");
-  fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of every split drawn here.");
+void describe_reading(Fields<T>& fields) {
   fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
                  "Threads that prepare batches; 0 prepares them in the training thread.");
   fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
@@ -82,6 +77,17 @@ void describe_common(Fields<T>& fields) {
                 "none.");
   fields.number("stuck_limit_seconds", &DataOptions::stuck_limit_seconds, {.min = 0},
                 "After so long the run ends with an error that names the sample; 0: it waits for ever.");
+}
+
+/// The fields of DataOptions, for the options of a set of one's own.
+template <std::derived_from<DataOptions> T>
+void describe_common(Fields<T>& fields) {
+  fields.object("augment", &DataOptions::augment, "Size of the images and random changes in training.");
+  fields.object("normalize", &DataOptions::normalize, "Inputs are (pixel / 255 - mean) / std.");
+  fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
+                "Share of each class of the training split set aside as `valid`, where the set has no such part.");
+  fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of every split drawn here.");
+  describe_reading(fields);
 }
 
 /// A dataset as a run uses it.

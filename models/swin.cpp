@@ -13,6 +13,7 @@ namespace {
 
 // The authors, timm and torchvision cut this normal at the values -2 and 2, a hundred deviations away: nothing is cut.
 constexpr double start_deviation = 0.02;
+constexpr double norm_eps = 1e-5;
 
 nn::LinearOptions starting(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = nn::init::normal(start_deviation), .bias_init = nn::init::zeros()};
@@ -97,9 +98,9 @@ class WindowedAttention : public nn::Module {
 class Block : public nn::Module {
  public:
   Block(const SwinOptions& options, std::int64_t width, std::int64_t heads, std::int64_t shift, double drop_path)
-      : norm1_(width),
+      : norm1_(width, norm_eps, true),
         attention_(options, width, heads, shift),
-        norm2_(width),
+        norm2_(width, norm_eps, true),
         dropout_(options.dropout),
         path_(drop_path) {
     const auto hidden = static_cast<std::int64_t>(static_cast<double>(width) * options.mlp_ratio);
@@ -119,6 +120,7 @@ class Block : public nn::Module {
   }
 
  private:
+  // Of what products alone read.
   nn::LayerNorm norm1_;
   WindowedAttention attention_;
   nn::LayerNorm norm2_;
@@ -132,7 +134,7 @@ class Block : public nn::Module {
 class MergingNorm : public nn::LayerNorm {
  public:
   explicit MergingNorm(std::int64_t width) : LayerNorm(checked_mul(4, width, "swin width")) {}
-  Tensor forward(const Tensor& x) override { return merge_layer_norm(x, weight, bias); }
+  Tensor forward(const Tensor& x) override { return merge_layer_norm(x, weight, bias, norm_eps, true); }
 };
 
 /// 2x2 tokens become one of twice the channels.

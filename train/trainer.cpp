@@ -20,6 +20,7 @@
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/step.h"
+#include "train/traced_steps.h"
 
 namespace hearth::train {
 namespace {
@@ -162,6 +163,7 @@ void Trainer::take_steps() {
   // Of a run that was at its end before it was made longer.
   if (!session_.at_end()) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
+  traced_ = std::make_unique<TracedSteps>(session_, folder_, progress_, peak_);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
   // What lies before is not read.
   data::Loader loader = session_.make_train_loader(first_batch);
@@ -180,6 +182,12 @@ int Trainer::stop_signal() const {
 }
 
 StepResult Trainer::run_step(std::span<const data::Batch> batches) {
+  StepResult step;
+  traced_->run([&] { step = run_or_replay(batches); });
+  return step;
+}
+
+StepResult Trainer::run_or_replay(std::span<const data::Batch> batches) {
   if (captured_ == nullptr) {
     const RunProfile::StepScope scope(profile_, session_);
     return training_step(session_, batches);

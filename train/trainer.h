@@ -17,6 +17,7 @@
 namespace hearth::train {
 
 class CapturedStep;
+class TracedSteps;
 
 struct TrainResult {
   int stop_signal = 0;        ///< the signal that ended it early, or 0
@@ -87,6 +88,7 @@ class HEARTH_API Trainer {
   Json final_metrics() const;
 
   StepResult run_step(std::span<const data::Batch> batches);
+  StepResult run_or_replay(std::span<const data::Batch> batches);
 
   Session& session_;
   std::unique_ptr<CapturedStep> captured_;  ///< null where steps run one by one
@@ -105,6 +107,7 @@ class HEARTH_API Trainer {
   DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are
   StragglerWatch stragglers_;
   RunProfile profile_;
+  std::unique_ptr<TracedSteps> traced_;  ///< from the first step on
 };
 
 }  // namespace hearth::train

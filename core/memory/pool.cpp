@@ -59,16 +59,20 @@ class BlockRegions final : public RegionSource {
   BlockRegions(MemoryResource& below, std::size_t least) : below_(below), min_(least) {}
 
   std::byte* map(std::size_t& bytes) override {
-    // Two blocks may lie side by side; what is left unused keeps the regions apart.
-    const std::size_t comfortable = bytes > min_ - granule ? bytes : min_ - granule;
+    // Two blocks may lie side by side; what is left unused keeps the regions apart. Near a limit the regions are
+    // smaller.
     std::byte* base = nullptr;
-    try {
-      base = static_cast<std::byte*>(below_.allocate(comfortable + granule));
-      bytes = comfortable;
-    } catch (const OutOfMemory&) {
-      if (comfortable == bytes) throw;
-      base = static_cast<std::byte*>(below_.allocate(bytes + granule));
+    std::size_t size = bytes > min_ - granule ? bytes : min_ - granule;
+    while (base == nullptr) {
+      try {
+        base = static_cast<std::byte*>(below_.allocate(size + granule));
+      } catch (const OutOfMemory&) {
+        if (size == bytes) throw;
+        const std::size_t half = round_up(size / 2, granule);
+        size = half > bytes ? half : bytes;
+      }
     }
+    bytes = size;
     try {
       sizes_.emplace(base, bytes + granule);
     } catch (...) {

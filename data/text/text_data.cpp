@@ -47,9 +47,7 @@ void describe_files(Fields<T>& fields, const char* what) {
 template <class T>
 void describe_loading(Fields<T>& fields, const char* share_doc) {
   fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1}, share_doc);
-  fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
-                 "Threads that prepare batches; 0 prepares them in the training thread.");
-  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+  describe_reading(fields);
 }
 
 TokenizerPointer make_tokenizer(const Tokenizers::Component& tokenizer, Corpus sequences) {

@@ -46,7 +46,7 @@ void sync_batch_norm(Module& model, Collective* group) {
   });
 }
 
-LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {
+LayerNorm::LayerNorm(std::int64_t channels, double eps, bool low_precision) : eps_(eps), low_precision_(low_precision) {
   HEARTH_CHECK(ShapeError, channels >= 1 && eps > 0, "layer_norm layer: ", channels, " channels, eps ", eps,
                "; channels are at least 1 and eps is above 0");
   weight = Tensor::full({channels}, 1.0);
@@ -55,12 +55,13 @@ LayerNorm::LayerNorm(std::int64_t channels, double eps) : eps_(eps) {
   parameter("bias", bias, init::zeros());
 }
 
-Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, eps_); }
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, eps_, low_precision_); }
 
 SumAndNorm LayerNorm::operator()(const Tensor& x, const Tensor& f, double dropout, double drop_path) {
   SumAndNorm result;
   observed([&] {
-    result = add_layer_norm(x, f, weight, bias, {.dropout = dropout, .eps = eps_, .drop_path = drop_path});
+    result = add_layer_norm(x, f, weight, bias,
+                            {.dropout = dropout, .eps = eps_, .drop_path = drop_path, .low_precision = low_precision_});
     return result.y;
   });
   return result;

@@ -56,8 +56,9 @@ HEARTH_API void sync_batch_norm(Module& model, Collective* group);
 /// Layer normalisation over the last axis: weight, bias [channels]. Source: Ba et al. 2016 (arXiv:1607.06450).
 class HEARTH_API LayerNorm : public Module {
  public:
-  /// ShapeError unless channels >= 1 and eps > 0.
-  explicit LayerNorm(std::int64_t channels, double eps = 1e-5);
+  /// ShapeError unless channels >= 1 and eps > 0. `low_precision`: in O1 y has the low-precision type; for y that only
+  /// products read (hearth::layer_norm).
+  explicit LayerNorm(std::int64_t channels, double eps = 1e-5, bool low_precision = false);
   Tensor forward(const Tensor& x) override;
   bool keep_fp32() const override { return true; }
   Tensor operator()(const Tensor& x) { return Module::operator()(x); }
@@ -70,6 +71,7 @@ class HEARTH_API LayerNorm : public Module {
 
  private:
   double eps_;
+  bool low_precision_;
 };
 
 /// Group normalisation of each image [..., channels]: weight, bias [channels]. With groups = channels it is instance

@@ -84,9 +84,9 @@ class FeedForward : public nn::Module {
 class Block : public nn::Module {
  public:
   Block(const GptOptions& options, std::int64_t hidden, std::int64_t block)
-      : norm1_(options.width, options.norm_eps),
+      : norm1_(options.width, options.norm_eps, true),
         attention_(options, block),
-        norm2_(options.width, options.norm_eps),
+        norm2_(options.width, options.norm_eps, true),
         mlp_(options, hidden),
         dropout_(options.dropout) {
     register_module("ln_1", norm1_);
@@ -109,6 +109,7 @@ class Block : public nn::Module {
     return sum + dropout_(mlp_(y));
   }
 
+  // Of what products alone read.
   nn::LayerNorm norm1_;
   CausalAttention attention_;
   nn::LayerNorm norm2_;
@@ -134,7 +135,7 @@ Gpt::Gpt(const GptOptions& options)
     : context_(checked(options).context),
       tokens_(options.vocabulary, options.width, nn::init::normal(deviation)),
       dropout_(options.dropout),
-      norm_(options.width, options.norm_eps) {
+      norm_(options.width, options.norm_eps, true) {
   const std::int64_t hidden = options.hidden ? options.hidden : checked_mul(4, options.width, "gpt width");
   register_module("wte", tokens_);
   if (options.positions == GptPositions::learned) {

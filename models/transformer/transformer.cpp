@@ -10,6 +10,8 @@
 namespace hearth::models {
 namespace {
 
+constexpr double norm_eps = 1e-5;
+
 nn::LinearOptions xavier(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = nn::init::xavier_uniform(), .bias_init = nn::init::zeros()};
 }
@@ -84,6 +86,9 @@ class CrossAttention : public nn::Module {
   nn::Linear out_;
 };
 
+/// Whether products alone read what a norm within a layer gives: not where it is the next part's residual.
+bool feeds_products(const TransformerOptions& options) { return options.norm == NormPosition::before; }
+
 /// What both kinds of layer share: norm, dropout and residual between their parts, and the feed-forward network.
 class Layer : public nn::Module {
  protected:
@@ -125,7 +130,10 @@ class Layer : public nn::Module {
 class EncoderLayer : public Layer {
  public:
   explicit EncoderLayer(const TransformerOptions& options)
-      : Layer(options), attention_(options, false), norm1_(options.width), norm2_(options.width) {
+      : Layer(options),
+        attention_(options, false),
+        norm1_(options.width, norm_eps, feeds_products(options)),
+        norm2_(options.width, norm_eps, feeds_products(options)) {
     register_module("self_attn", attention_);
     register_shared();
     register_module("norm1", norm1_);
@@ -151,9 +159,9 @@ class DecoderLayer : public Layer {
       : Layer(options),
         attention_(options, true),
         cross_(options),
-        norm1_(options.width),
-        norm2_(options.width),
-        norm3_(options.width) {
+        norm1_(options.width, norm_eps, feeds_products(options)),
+        norm2_(options.width, norm_eps, feeds_products(options)),
+        norm3_(options.width, norm_eps, feeds_products(options)) {
     register_module("self_attn", attention_);
     register_module("multihead_attn", cross_);
     register_shared();
@@ -245,7 +253,7 @@ Transformer::Transformer(const TransformerOptions& options)
   register_module("decoder", decoder_);
   if (options.norm == NormPosition::after) return;
   encoder_norm_ = std::make_unique<nn::LayerNorm>(options.width);
-  decoder_norm_ = std::make_unique<nn::LayerNorm>(options.width);
+  decoder_norm_ = std::make_unique<nn::LayerNorm>(options.width, norm_eps, true);
   register_module("encoder_norm", *encoder_norm_);
   register_module("decoder_norm", *decoder_norm_);
 }

@@ -33,13 +33,14 @@ struct Added {
   struct Saved {};
   kernels::ResidualDropout dropout;
   double eps;
+  DType y_type;
   std::shared_ptr<Pass> pass;
 
   // gamma and beta get no gradient here.
   Tensor forward(Saved&, const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta) const {
     const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
     const Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
-    pass->y = Tensor::empty_like(sum);
+    pass->y = Tensor::empty(x.shape(), y_type, x.device());
     pass->mean = Tensor::empty({rows}, gamma.dtype(), x.device());
     pass->rstd = Tensor::empty_like(pass->mean);
     pass->f_type = f.dtype();
@@ -99,7 +100,8 @@ struct Normed {
     for (const std::size_t input : {std::size_t{1}, std::size_t{2}})
       if (needs[input]) gradients[input] = needs.make(input, gamma.shape(), gamma.dtype());
     const Tensor others = needs[0] ? take_others() : Tensor();
-    const Tensor d_sum = others.defined() ? others : dy.sole_owner() ? dy : Tensor::empty_like(sum);
+    const bool over_dy = dy.dtype() == sum.dtype() && dy.sole_owner();
+    const Tensor d_sum = others.defined() ? others : over_dy ? dy : Tensor::empty_like(sum);
     // What f and the sum get is the same where nothing is dropped or rounded.
     const bool same = drops_nothing(dropout) && pass->f_type == sum.dtype();
     Tensor df;
@@ -146,7 +148,8 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma,
   if (dropout.p > 0) dropout.key = next_random_key();
   if (dropout.path > 0) dropout.path_key = next_random_key();
   const auto pass = std::make_shared<Pass>();
-  const Tensor sum = record(Added{dropout, options.eps, pass}, x, f, gamma.detach(), beta.detach());
+  const DType low = norm_result_dtype(x, options.low_precision), y_type = f.dtype() == low ? low : x.dtype();
+  const Tensor sum = record(Added{dropout, options.eps, y_type, pass}, x, f, gamma.detach(), beta.detach());
   const Tensor y = record(Normed{dropout, pass, sum.grad_state()}, sum, gamma, beta);
   return {sum, y};
 }

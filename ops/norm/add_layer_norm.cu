@@ -166,13 +166,15 @@ struct SumGradientRows {
   }
 };
 
-// body.operator()<T, F, width>() for the types of x and of what is added to it.
+// body.operator()<T, F, D, width>() for the types of x, of what is added to it, and of y, which is one of the two.
 template <class Body>
-void visit_types(const Tensor& x, DType f, std::initializer_list<const void*> arrays, Body&& body) {
+void visit_types(const Tensor& x, DType f, DType y, std::initializer_list<const void*> arrays, Body&& body) {
   visit_rows("add_layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    if (f == x.dtype()) return body.template operator()<T, T, width>();
+    if (f == x.dtype()) return body.template operator()<T, T, T, width>();
     if constexpr (std::is_same_v<T, float>)
-      visit_dtype("add_layer_norm", f, Types<f16, bf16>{}, [&]<class F>() { body.template operator()<T, F, width>(); });
+      visit_dtype("add_layer_norm", f, Types<f16, bf16>{}, [&]<class F>() {
+        y == x.dtype() ? body.template operator()<T, F, T, width>() : body.template operator()<T, F, F, width>();
+      });
   });
 }
 
@@ -195,14 +197,14 @@ void add_layer_norm(cuda::Stream& stream, const Tensor& x, const Tensor& f, cons
   if (x.size() == 0) return;
   const auto arrays = {address_of(x),      address_of(f),   address_of(o.gamma),
                        address_of(o.beta), address_of(sum), address_of(o.y)};
-  visit_types(x, f.dtype(), arrays, [&]<class T, class F, int width>() {
+  visit_types(x, f.dtype(), o.y.dtype(), arrays, [&]<class T, class F, class D, int width>() {
     const SummedRows<T, F> rows{x.data<T>(),
                                 f.data<F>(),
                                 sum.data<T>(),
                                 dropout_draws(stream, dropout.key, dropout.p, x.size()),
                                 scale_of<acc_t<T>>(dropout.p),
                                 sample_draws<acc_t<T>>(stream, dropout, x)};
-    normalize_rows<width>(stream, "add_layer_norm", rows, bytes_of(x, f, sum), o);
+    normalize_rows<D, width>(stream, "add_layer_norm", rows, bytes_of(x, f, sum), o);
   });
 }
 
@@ -211,7 +213,8 @@ void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const NormGrad
   if (settles_empty(g)) return;
   const auto arrays = {address_of(sum),    address_of(g.dy),  address_of(g.gamma),
                        address_of(others), address_of(d_sum), address_of(df)};
-  visit_types(sum, df.defined() ? df.dtype() : sum.dtype(), arrays, [&]<class T, class F, int width>() {
+  const DType of_f = df.defined() ? df.dtype() : g.dy.dtype();
+  visit_types(sum, of_f, g.dy.dtype(), arrays, [&]<class T, class F, class D, int width>() {
     const SumGradientRows<T, F> rows{sum.data<T>(),
                                      data_or_null<T>(others),
                                      d_sum.data<T>(),
@@ -219,7 +222,7 @@ void add_layer_norm_grad(cuda::Stream& stream, const Tensor& sum, const NormGrad
                                      dropout_draws(stream, dropout.key, dropout.p, sum.size()),
                                      scale_of<acc_t<T>>(dropout.p),
                                      sample_draws<acc_t<T>>(stream, dropout, sum)};
-    normalize_rows_grad<width>(stream, "add_layer_norm_grad", rows, bytes_of(sum, others, d_sum, df), g);
+    normalize_rows_grad<D, width>(stream, "add_layer_norm_grad", rows, bytes_of(sum, others, d_sum, df), g);
   });
 }
 

@@ -11,6 +11,8 @@ struct AddLayerNormOptions {
   double dropout = 0;  ///< of f; in [0, 1), 0 outside of training
   double eps = 1e-5;
   double drop_path = 0;  ///< of f's samples, f [N, ..., C]; in [0, 1), 0 outside of training
+  /// y in the low-precision type of autocast, as in layer_norm(), where f has it.
+  bool low_precision = false;
 };
 
 /// A sum and what it is after layer_norm().
@@ -22,8 +24,9 @@ struct SumAndNorm {
 /// layer_norm() give, with the same draws and, in f32 and f64, to the bit; low-precision types are rounded less often.
 /// One kernel, and one more for both gradients but that of the parameters.
 ///
-/// x, f [..., C] of one shape and floating type; or x f32 and f f16 or bf16. sum and y have x's shape and type. gamma
-/// and beta as in layer_norm(). UsageError, ShapeError, DTypeError or DeviceError for arguments that do not fit.
+/// x, f [..., C] of one shape and floating type; or x f32 and f f16 or bf16. sum and y have x's shape and type, but for
+/// options.low_precision. gamma and beta as in layer_norm(). UsageError, ShapeError, DTypeError or DeviceError for
+/// arguments that do not fit.
 HEARTH_API SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta,
                                      const AddLayerNormOptions& options = {});
 
@@ -45,7 +48,7 @@ void add_layer_norm(cuda::Stream&, const Tensor& x, const Tensor& f, const Resid
                     const Normalized& o);
 
 /// d_sum = `others` (absent: 0) + the gradient of layer_norm for dy, df = dropout(drop_path(d_sum)) in f's type, or
-/// absent. d_sum may be `others` or dy.
+/// absent. d_sum may be `others`, or dy of its type.
 void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,
                          const Tensor& others, const Tensor& d_sum, const Tensor& df);
 void add_layer_norm_grad(cuda::Stream&, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,

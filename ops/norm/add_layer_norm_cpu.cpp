@@ -38,9 +38,9 @@ void each_run(const DropoutFactors<P>& dropout, std::int64_t begin, std::int64_t
 }
 
 /// Rows [begin, begin + rows). All pointers are to element 0.
-template <class T, class F, class P>
+template <class T, class F, class D, class P>
 void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const PathFactors<P>& path,
-                         const P* gamma, const P* beta, double eps, T* sum, T* y, P* means, P* rstds,
+                         const P* gamma, const P* beta, double eps, T* sum, D* y, P* means, P* rstds,
                          std::int64_t begin, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t r = begin; r < begin + rows; ++r) {
     const P stays = path.of_row(r);
@@ -90,8 +90,8 @@ struct SumGradient {
   }
 };
 
-template <class T, class F, class P>
-void add_layer_norm_grad_rows(const T* sum, const T* dy, const P* gamma, const P* means, const P* rstds,
+template <class T, class F, class D, class P>
+void add_layer_norm_grad_rows(const T* sum, const D* dy, const P* gamma, const P* means, const P* rstds,
                               const T* others, T* d_sum, F* df, const DropoutFactors<P>& dropout,
                               const PathFactors<P>& path, P* narrow, double* sums, std::int64_t begin,
                               std::int64_t rows, std::int64_t cols) {
@@ -105,13 +105,15 @@ void add_layer_norm_grad_rows(const T* sum, const T* dy, const P* gamma, const P
 namespace hearth::kernels {
 namespace {
 
-/// f.operator()<T, F>() for the types of x and of what is added to it.
+/// f.operator()<T, F, D>() for the types of x, of what is added to it, and of y, which is one of the two.
 template <class Body>
-void visit_types(DType x, DType f, Body&& body) {
+void visit_types(DType x, DType f, DType y, Body&& body) {
   visit_dtype("add_layer_norm", x, Floats{}, [&]<class T>() {
-    if (f == x) return body.template operator()<T, T>();
+    if (f == x) return body.template operator()<T, T, T>();
     if constexpr (std::is_same_v<T, float>)
-      visit_dtype("add_layer_norm", f, Types<f16, bf16>{}, [&]<class F>() { body.template operator()<T, F>(); });
+      visit_dtype("add_layer_norm", f, Types<f16, bf16>{}, [&]<class F>() {
+        y == x ? body.template operator()<T, F, T>() : body.template operator()<T, F, F>();
+      });
   });
 }
 
@@ -137,7 +139,7 @@ void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const Residu
                     const Normalized& o) {
   if (x.size() == 0) return;
   const std::int64_t cols = x.dim(-1);
-  visit_types(x.dtype(), f.dtype(), [&]<class T, class F>() {
+  visit_types(x.dtype(), f.dtype(), o.y.dtype(), [&]<class T, class F, class D>() {
     using P = acc_t<T>;
     const auto factors = factors_of<P>(dropout, x.size());
     const std::vector<P> samples = sample_factors<P>(dropout, x.dim(0));
@@ -145,7 +147,7 @@ void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const Residu
     cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
                       [&](std::int64_t begin, std::int64_t end) {
                         HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, path, o.gamma.data<P>(),
-                                        o.beta.data<P>(), o.eps, sum.data<T>(), o.y.data<T>(), o.mean.data<P>(),
+                                        o.beta.data<P>(), o.eps, sum.data<T>(), o.y.data<D>(), o.mean.data<P>(),
                                         o.rstd.data<P>(), begin, end - begin, cols);
                       });
   });
@@ -154,7 +156,8 @@ void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const Residu
 void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const NormGradient& g, const ResidualDropout& dropout,
                          const Tensor& others, const Tensor& d_sum, const Tensor& df) {
   const std::int64_t cols = sum.dim(-1), rows = cols == 0 ? 0 : sum.size() / cols;
-  visit_types(sum.dtype(), df.defined() ? df.dtype() : sum.dtype(), [&]<class T, class F>() {
+  const DType of_f = df.defined() ? df.dtype() : g.dy.dtype();
+  visit_types(sum.dtype(), of_f, g.dy.dtype(), [&]<class T, class F, class D>() {
     using P = acc_t<T>;
     const auto factors = factors_of<P>(dropout, sum.size());
     const std::vector<P> samples = sample_factors<P>(dropout, sum.dim(0));
@@ -164,7 +167,7 @@ void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const NormGradient& g,
     F* const dropped = df.defined() ? df.data<F>() : nullptr;
     norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
       cpu::Scratch scratch;
-      HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(),
+      HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), g.dy.data<D>(), g.gamma.data<P>(), g.mean.data<P>(),
                       g.rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, path, scratch.take<P>(2 * cols), sums,
                       begin, count, cols);
     });

@@ -16,6 +16,7 @@ template <bool merges>
 struct LayerNorm {
   static constexpr OpInfo info{.name = merges ? "merge_layer_norm" : "layer_norm", .autocast = Autocast::as_is};
   double eps;
+  DType y_type;
 
   struct Saved {
     SavedTensor x, gamma;
@@ -29,7 +30,7 @@ struct LayerNorm {
 
   Tensor forward(Saved& saved, const Tensor& x_view, const Tensor& gamma_view, const Tensor& beta_view) const {
     const Tensor x = x_view.contiguous(), gamma = gamma_view.contiguous(), beta = beta_view.contiguous();
-    const Tensor y = Tensor::empty(shape_of_result(x, gamma), x.dtype(), x.device());
+    const Tensor y = Tensor::empty(shape_of_result(x, gamma), y_type, x.device());
     const std::int64_t cols = y.dim(-1), rows = cols == 0 ? 0 : y.size() / cols;
     const Tensor mean = Tensor::empty({rows}, gamma.dtype(), x.device()), rstd = Tensor::empty_like(mean);
     run_on(x.device(), [&](auto& stream) {
@@ -52,7 +53,7 @@ struct LayerNorm {
     const Tensor& x = saved.x.get();
     const Tensor& gamma = saved.gamma.get();
     dy = dy.contiguous();
-    const bool in_place = !merges && dy.sole_owner();
+    const bool in_place = !merges && dy.dtype() == x.dtype() && dy.sole_owner();
     const Tensor dx = in_place ? dy : needs[0] ? needs.make(0, x.shape(), x.dtype()) : Tensor::empty_like(x);
     std::array<Tensor, 3> gradients;
     if (needs[0]) gradients[0] = dx;
@@ -70,24 +71,24 @@ struct LayerNorm {
 };
 
 template <bool merges>
-Tensor checked(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+Tensor checked(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, bool low_precision) {
   const char* const op = LayerNorm<merges>::info.name;
   check_norm_rows(op, x, eps);
   HEARTH_CHECK(ShapeError, !merges || x.rank() == 4, op, ": x ", x.shape(), " is not [N, H, W, C]");
   const std::int64_t columns = merges ? checked_mul(4, x.dim(3), op) : x.dim(-1);
   check_norm_parameter(op, "gamma", gamma, x, columns);
   check_norm_parameter(op, "beta", beta, x, columns);
-  return record(LayerNorm<merges>{eps}, x, gamma, beta);
+  return record(LayerNorm<merges>{eps, norm_result_dtype(x, low_precision)}, x, gamma, beta);
 }
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  return checked<false>(x, gamma, beta, eps);
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, bool low_precision) {
+  return checked<false>(x, gamma, beta, eps, low_precision);
 }
 
-Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  return checked<true>(x, gamma, beta, eps);
+Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, bool low_precision) {
+  return checked<true>(x, gamma, beta, eps, low_precision);
 }
 
 }  // namespace hearth

@@ -46,7 +46,9 @@ void layer_norm(cuda::Stream& stream, const Tensor& x, const Normalized& o) {
   if (x.size() == 0) return;
   const auto arrays = {address_of(x), address_of(o.gamma), address_of(o.beta), address_of(o.y)};
   visit_rows("layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    normalize_rows<width>(stream, "layer_norm", StoredRows<T>{x.data<T>(), nullptr}, bytes_of(x), o);
+    visit_norm_result<T>("layer_norm", o.y.dtype(), [&]<class D>() {
+      normalize_rows<D, width>(stream, "layer_norm", StoredRows<T>{x.data<T>(), nullptr}, bytes_of(x), o);
+    });
   });
 }
 
@@ -54,7 +56,10 @@ void layer_norm_grad(cuda::Stream& stream, const Tensor& x, const NormGradient& 
   if (settles_empty(g)) return;
   const auto arrays = {address_of(x), address_of(g.dy), address_of(g.gamma), address_of(dx)};
   visit_rows("layer_norm", x.dtype(), x.dim(-1), arrays, [&]<class T, int width>() {
-    normalize_rows_grad<width>(stream, "layer_norm_grad", StoredRows<T>{x.data<T>(), dx.data<T>()}, bytes_of(x, dx), g);
+    visit_norm_result<T>("layer_norm", g.dy.dtype(), [&]<class D>() {
+      normalize_rows_grad<D, width>(stream, "layer_norm_grad", StoredRows<T>{x.data<T>(), dx.data<T>()},
+                                    bytes_of(x, dx), g);
+    });
   });
 }
 

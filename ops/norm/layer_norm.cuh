@@ -5,6 +5,7 @@
 // all rows that it meets, blocks leave these sums in memory, and a second kernel adds them in order. Which rows meet in
 // a thread follows from the shape alone. For kernel sources only.
 //
+// y and dy have type D: the rows' Element, or f16 or bf16 beside float.
 // Rows has an Element; row<held>(group, row, cols, inside), which all threads of a group call together and of which
 // each thread holds `held` elements at most: it gives load(c, value) for units of the row, and store(c, value) for
 // those of its gradient; ask_for(at) comes a row before the gradient reads element `at`. For rows of any length there
@@ -17,6 +18,7 @@
 #include <cmath>
 
 #include "ops/norm/layer_norm.h"
+#include "ops/norm/parameter.h"
 #include "ops/row_split.cuh"
 
 namespace hearth::kernels::layer_norm_rows {
@@ -51,9 +53,9 @@ __device__ RowStatistics<P> finish_statistics(P centre, P sum, P squares, P n, d
 }
 
 // A group of threads a row, held in registers: 2 * sizeof(T) bytes an element, gamma and beta from the cache.
-template <class Rows, int width, int units, class Group, class T = typename Rows::Element>
+template <class Rows, class D, int width, int units, class Group, class T = typename Rows::Element>
 __global__ void __launch_bounds__(held_threads<Group>)
-    layer_norm_held(Rows in, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, T* y, acc_t<T>* means,
+    layer_norm_held(Rows in, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, D* y, acc_t<T>* means,
                     acc_t<T>* rstds, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
   const int index = group.index(), threads = group.threads();
@@ -95,9 +97,9 @@ __global__ void __launch_bounds__(held_threads<Group>)
 }
 
 // A block a row of any length, read three times, mostly from the cache.
-template <class Rows, class T = typename Rows::Element>
+template <class Rows, class D, class T = typename Rows::Element>
 __global__ void __launch_bounds__(max_row_block)
-    layer_norm_long(Rows in, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, T* y, acc_t<T>* means,
+    layer_norm_long(Rows in, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, D* y, acc_t<T>* means,
                     acc_t<T>* rstds, std::int64_t rows, std::int64_t cols) {
   using P = acc_t<T>;
   const BlockGroup group;
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(max_row_block)
       rstds[row] = found.rstd;
     }
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
-      y[row * cols + c] = cast_down<T>((in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]);
+      y[row * cols + c] = cast_down<D>((in.again(row, cols, c) - found.mean) * found.rstd * gamma[c] + beta[c]);
     });
   });
 }
@@ -161,10 +163,10 @@ __device__ void merge_over_rows(const BlockGroup& group, P (&value)[units][width
 // A group of threads a row: x and dy are read once and dx, which may be dy, is written once; 3 * sizeof(T) bytes an
 // element. `partial` [blocks, 2, cols] receives the block's share of dgamma and dbeta. Dynamic shared memory: cols
 // values of P where lanes share rows.
-template <class Rows, int width, int units, class Group, class T = typename Rows::Element>
+template <class Rows, class D, int width, int units, class Group, class T = typename Rows::Element>
 __global__ void __launch_bounds__(held_threads<Group>,
                                   std::is_same_v<Group, LaneGroup> ? grad_blocks_at_once(units* width) : 1)
-    layer_norm_grad_held(Rows x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
+    layer_norm_grad_held(Rows x, const D* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
                          acc_t<T>* partial, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
   const int index = group.index(), threads = group.threads();
@@ -220,9 +222,9 @@ __global__ void __launch_bounds__(held_threads<Group>,
 }
 
 // A block a row of any length; dx only, which may be dy.
-template <class Rows, class T = typename Rows::Element>
+template <class Rows, class D, class T = typename Rows::Element>
 __global__ void __launch_bounds__(max_row_block)
-    layer_norm_grad_long(Rows x, const T* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
+    layer_norm_grad_long(Rows x, const D* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
                          std::int64_t rows, std::int64_t cols) {
   using P = acc_t<T>;
   const BlockGroup group;
@@ -245,8 +247,8 @@ __global__ void __launch_bounds__(max_row_block)
 }
 
 // The shares of dgamma and dbeta of rows that no block holds: a thread a column, blockIdx.y a run of rows.
-template <class Rows, class T = typename Rows::Element>
-__global__ void layer_norm_parameter_shares(Rows x, const T* dy, const acc_t<T>* means, const acc_t<T>* rstds,
+template <class Rows, class D, class T = typename Rows::Element>
+__global__ void layer_norm_parameter_shares(Rows x, const D* dy, const acc_t<T>* means, const acc_t<T>* rstds,
                                             acc_t<T>* partial, std::int64_t rows, std::int64_t cols,
                                             std::int64_t rows_each) {
   using P = acc_t<T>;
@@ -284,17 +286,17 @@ __global__ void layer_norm_add_shares(const P* partial, std::int64_t shares, std
   if (to != nullptr) to[column % cols] = static_cast<P>(sum);
 }
 
-template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
+template <class D, int width, int units, class Rows, class Group, class T = typename Rows::Element>
 void run_held(cuda::Stream& stream, const char* name, const Rows& in, const Normalized& o, Group group,
               const LaunchShape& shape) {
   using P = acc_t<T>;
   const std::int64_t cols = o.y.dim(-1);
-  launch(stream, name, shape, layer_norm_held<Rows, width, units, Group>, in, o.gamma.data<P>(), o.beta.data<P>(),
-         o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), o.y.size() / cols, cols, group);
+  launch(stream, name, shape, layer_norm_held<Rows, D, width, units, Group>, in, o.gamma.data<P>(), o.beta.data<P>(),
+         o.eps, o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), o.y.size() / cols, cols, group);
 }
 
 /// y of the rows of `in`, whose arrays have `row_bytes` bytes and may be read in units of `width`.
-template <int width, class Rows, class T = typename Rows::Element>
+template <class D, int width, class Rows, class T = typename Rows::Element>
 void normalize_rows(cuda::Stream& stream, const char* name, const Rows& in, std::int64_t row_bytes,
                     const Normalized& o) {
   constexpr int units = lane_units<T, width>;
@@ -303,15 +305,15 @@ void normalize_rows(cuda::Stream& stream, const char* name, const Rows& in, std:
   const std::int64_t bytes = row_bytes + bytes_of(o.gamma, o.beta, o.y, o.mean, o.rstd);
   if (cols <= warp_cols<T, width>) {
     const int lanes = lanes_for(cols, width, units);
-    run_held<width, units>(stream, name, in, o, LaneGroup{lanes},
-                           {lane_group_blocks(rows, lanes), row_block, 0, bytes});
+    run_held<D, width, units>(stream, name, in, o, LaneGroup{lanes},
+                              {lane_group_blocks(rows, lanes), row_block, 0, bytes});
   } else if (cols <= block_cols(8 / width, width)) {
-    run_held<width, 8 / width>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
+    run_held<D, width, 8 / width>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
   } else if (cols <= block_cols(units, width)) {
-    run_held<width, units>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
+    run_held<D, width, units>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
   } else {
-    launch(stream, name, {blocks_for(rows, 1), long_row_block(cols), 0, bytes}, layer_norm_long<Rows>, in,
-           o.gamma.data<P>(), o.beta.data<P>(), o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), rows, cols);
+    launch(stream, name, {blocks_for(rows, 1), long_row_block(cols), 0, bytes}, layer_norm_long<Rows, D>, in,
+           o.gamma.data<P>(), o.beta.data<P>(), o.eps, o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), rows, cols);
   }
 }
 
@@ -325,7 +327,7 @@ void add_shares(cuda::Stream& stream, const Tensor& partial, std::int64_t cols, 
          d_gamma.defined() ? d_gamma.data<P>() : nullptr, d_beta.defined() ? d_beta.data<P>() : nullptr);
 }
 
-template <int width, int units, class Rows, class Group, class T = typename Rows::Element>
+template <class D, int width, int units, class Rows, class Group, class T = typename Rows::Element>
 void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
                        const NormGradient& g, Group group, std::int64_t blocks_wanted, unsigned block) {
   using P = acc_t<T>;
@@ -334,12 +336,12 @@ void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, st
   const std::size_t shared = std::is_same_v<Group, LaneGroup> ? static_cast<std::size_t>(cols) * sizeof(P) : 0;
   launch(stream, name,
          {static_cast<unsigned>(blocks), block, shared, row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd, partial)},
-         layer_norm_grad_held<Rows, width, units, Group>, x, g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(),
+         layer_norm_grad_held<Rows, D, width, units, Group>, x, g.dy.data<D>(), g.gamma.data<P>(), g.mean.data<P>(),
          g.rstd.data<P>(), partial.data<P>(), g.dy.size() / cols, cols, group);
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
 }
 
-template <class Rows, class T = typename Rows::Element>
+template <class D, class Rows, class T = typename Rows::Element>
 void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
                        const NormGradient& g) {
   using P = acc_t<T>;
@@ -353,12 +355,13 @@ void run_long_gradient(cuda::Stream& stream, const char* name, const Rows& x, st
           256,
           0,
           row_bytes + bytes_of(g.dy, g.mean, g.rstd, partial)},
-         layer_norm_parameter_shares<Rows>, x, g.dy.data<T>(), g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(),
+         layer_norm_parameter_shares<Rows, D>, x, g.dy.data<D>(), g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(),
          rows, cols, rows_each);
   add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
-  launch(
-      stream, name, {blocks_for(rows, 1), long_row_block(cols), 0, row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd)},
-      layer_norm_grad_long<Rows>, x, g.dy.data<T>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), rows, cols);
+  launch(stream, name,
+         {blocks_for(rows, 1), long_row_block(cols), 0, row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd)},
+         layer_norm_grad_long<Rows, D>, x, g.dy.data<D>(), g.gamma.data<P>(), g.mean.data<P>(), g.rstd.data<P>(), rows,
+         cols);
 }
 
 /// Whether there are no rows; the gradients of gamma and beta become zeros then.
@@ -370,25 +373,25 @@ inline bool settles_empty(const NormGradient& g) {
 }
 
 /// The gradient of the rows `x`, which take it, and of gamma and beta. The arrays of `x` have `row_bytes` bytes.
-template <int width, class Rows, class T = typename Rows::Element>
+template <class D, int width, class Rows, class T = typename Rows::Element>
 void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
                          const NormGradient& g) {
   constexpr int units = lane_units<T, width>, fewer = std::min(units, max_grad_elements / width);
   const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
   if (cols <= warp_size * fewer * width) {
     const int lanes = lanes_for(cols, width, fewer);
-    run_held_gradient<width, fewer>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
-                                    row_block);
+    run_held_gradient<D, width, fewer>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
+                                       row_block);
   } else if (cols <= warp_cols<T, width>) {
     const int lanes = lanes_for(cols, width, units);
-    run_held_gradient<width, units>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
-                                    row_block);
+    run_held_gradient<D, width, units>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
+                                       row_block);
   } else if (cols <= block_cols(8 / width, width)) {
-    run_held_gradient<width, 8 / width>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
+    run_held_gradient<D, width, 8 / width>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
   } else if (cols <= block_cols(units, width)) {
-    run_held_gradient<width, units>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
+    run_held_gradient<D, width, units>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
   } else {
-    run_long_gradient(stream, name, x, row_bytes, g);
+    run_long_gradient<D>(stream, name, x, row_bytes, g);
   }
 }
 

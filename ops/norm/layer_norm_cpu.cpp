@@ -6,6 +6,7 @@
 #include "core/cpu/element.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/layer_norm_cpu.h"
+#include "ops/norm/parameter.h"
 
 namespace hearth {}
 
@@ -17,8 +18,8 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 #include "ops/norm/layer_norm_cpu.inc"
 
-template <class T, class P>
-void layer_norm_rows(const T* x, const P* gamma, const P* beta, double eps, T* y, P* means, P* rstds, std::int64_t rows,
+template <class T, class D, class P>
+void layer_norm_rows(const T* x, const P* gamma, const P* beta, double eps, D* y, P* means, P* rstds, std::int64_t rows,
                      std::int64_t cols) {
   for (std::int64_t r = 0; r < rows; ++r)
     normalize_row(x + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, cols);
@@ -34,8 +35,8 @@ struct StoredGradient {
   HEARTH_ALWAYS_INLINE void finish(std::int64_t, std::int64_t) const {}
 };
 
-template <class T, class P>
-void layer_norm_grad_stored(const T* x, const T* dy, const P* gamma, const P* means, const P* rstds, T* dx, P* narrow,
+template <class T, class D, class P>
+void layer_norm_grad_stored(const T* x, const D* dy, const P* gamma, const P* means, const P* rstds, T* dx, P* narrow,
                             double* sums, std::int64_t rows, std::int64_t cols) {
   layer_norm_grad_rows(StoredRows<T>{x, cols}, dy, gamma, means, rstds, StoredGradient<T>{dx, cols}, narrow, sums, rows,
                        cols);
@@ -50,12 +51,14 @@ void layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o) {
   const std::int64_t cols = x.dim(-1);
   visit_dtype("layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        HEARTH_ISA_CALL(layer_norm_rows, x.data<T>() + begin * cols, o.gamma.data<P>(),
-                                        o.beta.data<P>(), o.eps, o.y.data<T>() + begin * cols, o.mean.data<P>() + begin,
-                                        o.rstd.data<P>() + begin, end - begin, cols);
-                      });
+    visit_norm_result<T>("layer_norm", o.y.dtype(), [&]<class D>() {
+      cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          HEARTH_ISA_CALL(layer_norm_rows, x.data<T>() + begin * cols, o.gamma.data<P>(),
+                                          o.beta.data<P>(), o.eps, o.y.data<D>() + begin * cols,
+                                          o.mean.data<P>() + begin, o.rstd.data<P>() + begin, end - begin, cols);
+                        });
+    });
   });
 }
 
@@ -63,12 +66,14 @@ void layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g, const
   const std::int64_t cols = x.dim(-1), rows = cols == 0 ? 0 : x.size() / cols;
   visit_dtype("layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
-      const std::int64_t at = begin * cols;
-      cpu::Scratch scratch;
-      HEARTH_ISA_CALL(layer_norm_grad_stored, x.data<T>() + at, g.dy.data<T>() + at, g.gamma.data<P>(),
-                      g.mean.data<P>() + begin, g.rstd.data<P>() + begin, dx.data<T>() + at, scratch.take<P>(2 * cols),
-                      sums, count, cols);
+    visit_norm_result<T>("layer_norm", g.dy.dtype(), [&]<class D>() {
+      norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
+        const std::int64_t at = begin * cols;
+        cpu::Scratch scratch;
+        HEARTH_ISA_CALL(layer_norm_grad_stored, x.data<T>() + at, g.dy.data<D>() + at, g.gamma.data<P>(),
+                        g.mean.data<P>() + begin, g.rstd.data<P>() + begin, dx.data<T>() + at,
+                        scratch.take<P>(2 * cols), sums, count, cols);
+      });
     });
   });
 }

@@ -63,8 +63,10 @@ void merge_layer_norm(cuda::Stream& stream, const Tensor& x, const Normalized& o
   if (x.size() == 0) return;
   const auto arrays = {address_of(x), address_of(o.gamma), address_of(o.beta), address_of(o.y)};
   visit_rows("merge_layer_norm", x.dtype(), x.dim(3), arrays, [&]<class T, int width>() {
-    normalize_rows<width>(stream, "merge_layer_norm", GatheredRows<T>{x.data<T>(), nullptr, MergedRows(x)}, bytes_of(x),
-                          o);
+    visit_norm_result<T>("merge_layer_norm", o.y.dtype(), [&]<class D>() {
+      normalize_rows<D, width>(stream, "merge_layer_norm", GatheredRows<T>{x.data<T>(), nullptr, MergedRows(x)},
+                               bytes_of(x), o);
+    });
   });
 }
 
@@ -72,8 +74,10 @@ void merge_layer_norm_grad(cuda::Stream& stream, const Tensor& x, const NormGrad
   if (settles_empty(g)) return;
   const auto arrays = {address_of(x), address_of(g.dy), address_of(g.gamma), address_of(dx)};
   visit_rows("merge_layer_norm", x.dtype(), x.dim(3), arrays, [&]<class T, int width>() {
-    normalize_rows_grad<width>(stream, "merge_layer_norm_grad",
-                               GatheredRows<T>{x.data<T>(), dx.data<T>(), MergedRows(x)}, bytes_of(x, dx), g);
+    visit_norm_result<T>("merge_layer_norm", g.dy.dtype(), [&]<class D>() {
+      normalize_rows_grad<D, width>(stream, "merge_layer_norm_grad",
+                                    GatheredRows<T>{x.data<T>(), dx.data<T>(), MergedRows(x)}, bytes_of(x, dx), g);
+    });
   });
 }
 

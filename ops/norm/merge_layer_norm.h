@@ -11,9 +11,10 @@ namespace hearth {
 /// 2j], x[n, 2i, 2j + 1] and x[n, 2i + 1, 2j + 1]; where an odd side has no neighbour, zeros, which count in the
 /// statistics. No copy of x is made or kept.
 ///
-/// gamma and beta [4C], f64 for f64 x, else f32. UsageError, ShapeError, DTypeError or DeviceError for arguments that
-/// do not fit.
-HEARTH_API Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+/// gamma and beta [4C], f64 for f64 x, else f32; `low_precision` as in layer_norm(). UsageError, ShapeError, DTypeError
+/// or DeviceError for arguments that do not fit.
+HEARTH_API Tensor merge_layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5,
+                                   bool low_precision = false);
 
 namespace kernels {
 

@@ -8,6 +8,7 @@
 #include "ops/norm/layer_norm_cpu.h"
 #include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/merged_rows.h"
+#include "ops/norm/parameter.h"
 
 namespace hearth {}
 
@@ -49,17 +50,17 @@ struct GatheredRows {
   }
 };
 
-template <class T, class P>
+template <class T, class D, class P>
 void merge_layer_norm_rows(const T* x, const MergedRows& merged, T* held, const P* gamma, const P* beta, double eps,
-                           T* y, P* means, P* rstds, std::int64_t begin, std::int64_t rows) {
+                           D* y, P* means, P* rstds, std::int64_t begin, std::int64_t rows) {
   const GatheredRows<T> source{x, nullptr, merged, held, begin};
   const std::int64_t cols = 4 * merged.channels;
   for (std::int64_t r = 0; r < rows; ++r)
     normalize_row(source.row(r), gamma, beta, eps, y + (begin + r) * cols, means + begin + r, rstds + begin + r, cols);
 }
 
-template <class T, class P>
-void merge_layer_norm_grad_rows(const T* x, const T* dy, const MergedRows& merged, T* held, const P* gamma,
+template <class T, class D, class P>
+void merge_layer_norm_grad_rows(const T* x, const D* dy, const MergedRows& merged, T* held, const P* gamma,
                                 const P* means, const P* rstds, T* dx, P* narrow, double* sums, std::int64_t begin,
                                 std::int64_t rows) {
   const std::int64_t cols = 4 * merged.channels;
@@ -77,10 +78,12 @@ void merge_layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o) {
   const std::int64_t cols = o.y.dim(-1), grain = std::max<std::int64_t>(1, (1 << 14) / cols);
   visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    cpu::parallel_for(o.y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::Scratch scratch;
-      HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, scratch.take<T>(cols), o.gamma.data<P>(),
-                      o.beta.data<P>(), o.eps, o.y.data<T>(), o.mean.data<P>(), o.rstd.data<P>(), begin, end - begin);
+    visit_norm_result<T>("merge_layer_norm", o.y.dtype(), [&]<class D>() {
+      cpu::parallel_for(o.y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
+        cpu::Scratch scratch;
+        HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, scratch.take<T>(cols), o.gamma.data<P>(),
+                        o.beta.data<P>(), o.eps, o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), begin, end - begin);
+      });
     });
   });
 }
@@ -90,11 +93,14 @@ void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g,
   const std::int64_t cols = g.dy.dim(-1), rows = cols == 0 ? 0 : g.dy.size() / cols;
   visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
-      cpu::Scratch scratch;
-      T* const held = scratch.take<T>(cols);
-      HEARTH_ISA_CALL(merge_layer_norm_grad_rows, x.data<T>(), g.dy.data<T>(), merged, held, g.gamma.data<P>(),
-                      g.mean.data<P>(), g.rstd.data<P>(), dx.data<T>(), scratch.take<P>(2 * cols), sums, begin, count);
+    visit_norm_result<T>("merge_layer_norm", g.dy.dtype(), [&]<class D>() {
+      norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
+        cpu::Scratch scratch;
+        T* const held = scratch.take<T>(cols);
+        HEARTH_ISA_CALL(merge_layer_norm_grad_rows, x.data<T>(), g.dy.data<D>(), merged, held, g.gamma.data<P>(),
+                        g.mean.data<P>(), g.rstd.data<P>(), dx.data<T>(), scratch.take<P>(2 * cols), sums, begin,
+                        count);
+      });
     });
   });
 }

@@ -3,9 +3,14 @@
 
 #include <cmath>
 
+#include "autograd/grad_mode.h"
 #include "ops/argument.h"
 
 namespace hearth {
+
+DType norm_result_dtype(const Tensor& x, bool low_precision) {
+  return low_precision && x.dtype() == DType::f32 ? autocast_dtype().value_or(DType::f32) : x.dtype();
+}
 
 void check_norm_parameter(const char* op, const char* name, const Tensor& parameter, const Tensor& x,
                           std::int64_t columns) {

@@ -2,12 +2,26 @@
 // What the parameters of all norms have in common.
 #pragma once
 
+#include <type_traits>
+
 #include "core/tensor.h"
 
 namespace hearth {
 
 /// The type of a norm's parameters and statistics: f64 for f64 inputs, else f32.
 inline DType norm_parameter_dtype(DType x) { return x == DType::f64 ? DType::f64 : DType::f32; }
+
+/// The type of y beside x: x's, or, where `low_precision` and x is f32, the one of autocast where it is in force.
+DType norm_result_dtype(const Tensor& x, bool low_precision);
+
+/// f.operator()<D>() for the type of y, or of its gradient, beside x of type T.
+template <class T, class F>
+void visit_norm_result(const char* op, DType result, F&& f) {
+  if constexpr (std::is_same_v<T, float>)
+    visit_dtype(op, result, Types<float, f16, bf16>{}, f);
+  else
+    f.template operator()<T>();
+}
 
 /// UsageError, ShapeError, DTypeError or DeviceError unless `parameter` is [columns], in norm_parameter_dtype and on
 /// x's device.

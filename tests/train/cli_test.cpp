@@ -386,6 +386,14 @@ TEST_F(Cli, a_group_that_matches_nothing_is_refused) {
                  {"\"layers.*.wieght\"", "the nearest are \"", ".weight\""});
 }
 
+TEST_F(Cli, a_profile_of_kernels_needs_a_device) {
+  write("run.json", good_config);
+  const ProgramResult result = hearth({"train", "run.json", "--device", "cpu", "--set", "log.profile=true", "--set",
+                                       "train.steps=2", "--set", "train.epochs=null"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(contains, result.err, "profile: steps are not watched kernel by kernel: ");
+}
+
 TEST_F(Cli, train_eval_and_predict) {
   write("run.json", good_config);
   const ProgramResult trained = hearth({"train", "run.json"});

@@ -70,6 +70,19 @@ TEST(BatchTrace, ReplayTakesAndGivesBackTheSame) {
   EXPECT_EQ(limited->statistics().in_use, 0);
 }
 
+TEST(ImaginedPool, OfADeviceHasWhatTheDeviceHas) {
+  const std::int64_t half = std::int64_t{min_cuda_region} / 2;
+  const auto pool = make_imagined_pool(DeviceType::cuda, 3 * half);
+  void* const first = pool->allocate(min_cuda_region - pool_granule);
+  void* const second = pool->allocate(std::size_t(half) - pool_granule);
+  EXPECT_LE(pool->statistics().reserved, 3 * half);
+  EXPECT_THROW(pool->allocate(std::size_t(half)), OutOfMemory);
+  pool->deallocate(first, min_cuda_region - pool_granule);
+  pool->deallocate(second, std::size_t(half) - pool_granule);
+  EXPECT_NO_THROW(pool->deallocate(pool->allocate(std::size_t(2 * half)), std::size_t(2 * half)))
+      << "free regions went back";
+}
+
 TEST(BatchTrace, StepsThatDifferSaySoAndCountInFull) {
   MemoryTrace first{Device{}}, second{Device{}};
   trace(first, [] { work(2); });

@@ -123,9 +123,7 @@ void expect_advice_that_works(const char* variable, const char* megabytes, const
   const auto train = [&](const std::string& batch_size) {
     return test::run_program(
         {test::hearth_program(), "train", config, "--device", device, "--out", folder / "run", "--resume", "never",
-         "--set", "train.steps=2", "--set", "train.epochs=null", "--set", "train.batch_size=" + batch_size,
-         // Recorded steps have memory of their own in regions larger than these limits.
-         "--set", "train.graph=false", "--set",
+         "--set", "train.steps=4", "--set", "train.epochs=null", "--set", "train.batch_size=" + batch_size, "--set",
          // Few to evaluate on, for the time it takes.
          R"(data={"type": "synthetic", "classes": 10, "height": 8, "width": 8, "channels": 1,
           "train_size": 640, "test_size": 8})"},

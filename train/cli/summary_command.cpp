@@ -87,6 +87,7 @@ Summary summarize_run(const Arguments& arguments) {
   summary.method = memory.method();
   if (wanted == session.device() && !by_tokens) {
     summary.budget = memory_budget(wanted);
+    summary.need = memory.at(batch, summary.budget);
     // Larger ones an epoch does not have.
     summary.largest_batch = memory.largest_batch(summary.budget, session.data.train_batches(1));
     if (summary.budget.limit >= 0) summary.shortage = memory.shortage(batch, summary.budget);

@@ -8,8 +8,8 @@
 
 namespace hearth::train {
 
-/// A <section> of what `hearth bench step --profile` found (device_profile.json); "" where it holds nothing of that
-/// kind.
+/// A <section> of what a training with log.profile, or `hearth bench step --profile`, found (device_profile.json); ""
+/// where it holds nothing of that kind.
 std::string device_section(const Json& profile);
 
 }  // namespace hearth::train

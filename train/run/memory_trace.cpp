@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <new>
 #include <tuple>
 
@@ -139,29 +140,47 @@ namespace {
 
 class ImaginedRegions final : public RegionSource {
  public:
-  explicit ImaginedRegions(DeviceType device) : device_(device) {}
+  ImaginedRegions(DeviceType device, std::int64_t available) : device_(device), available_(available) {}
 
   std::byte* map(std::size_t& bytes) override {
-    if (device_ == DeviceType::cpu)
+    if (device_ == DeviceType::cpu) {
       bytes = (std::max(bytes, min_cpu_region) + step - 1) / step * step;
-    else
-      bytes = std::max(bytes, min_cuda_region - pool_granule);
+    } else {
+      const std::size_t comfortable = std::max(bytes, min_cuda_region - pool_granule);
+      if (fits(comfortable))
+        bytes = comfortable;
+      else if (!fits(bytes))
+        return nullptr;
+    }
     std::byte* const base = reinterpret_cast<std::byte*>(next_);
     next_ += (bytes / step + 2) * step;
+    taken_[base] = bytes;
+    mapped_ += static_cast<std::int64_t>(bytes);
     return base;
   }
-  void unmap(std::byte*) noexcept override {}
+  void unmap(std::byte* base) noexcept override {
+    const auto found = taken_.find(base);
+    mapped_ -= static_cast<std::int64_t>(found->second);
+    taken_.erase(found);
+  }
 
  private:
   static constexpr std::size_t step = std::size_t{2} << 20;
+  bool fits(std::size_t bytes) const {
+    return available_ < 0 || static_cast<std::int64_t>(bytes) <= available_ - mapped_;
+  }
+
   DeviceType device_;
+  std::int64_t available_;
+  std::int64_t mapped_ = 0;
+  std::map<std::byte*, std::size_t> taken_;
   std::uintptr_t next_ = step;
 };
 
 }  // namespace
 
-std::unique_ptr<MemoryResource> make_imagined_pool(DeviceType device) {
-  return make_pool_memory(std::make_unique<ImaginedRegions>(device));
+std::unique_ptr<MemoryResource> make_imagined_pool(DeviceType device, std::int64_t available) {
+  return make_pool_memory(std::make_unique<ImaginedRegions>(device, available));
 }
 
 }  // namespace hearth

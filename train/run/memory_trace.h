@@ -80,7 +80,7 @@ class BatchTrace {
 };
 
 /// A pool like that of a device, over addresses that nothing lies behind: its statistics tell what a real one would ask
-/// of the system. Its blocks must not be touched.
-std::unique_ptr<MemoryResource> make_imagined_pool(DeviceType device);
+/// of the system. Its blocks must not be touched. A CUDA device has `available` bytes; -1 for any number.
+std::unique_ptr<MemoryResource> make_imagined_pool(DeviceType device, std::int64_t available = -1);
 
 }  // namespace hearth

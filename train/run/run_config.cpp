@@ -201,6 +201,9 @@ void describe(Fields<LogOptions>& f) {
   f.integer("every_steps", &LogOptions::every_steps, {.min = 1}, "Steps between lines of training metrics.");
   f.boolean("tensorboard", &LogOptions::tensorboard, "Writes TensorBoard event files.");
   f.boolean("report", &LogOptions::report, "Writes report.html at the end and after evaluations.");
+  f.boolean("profile", &LogOptions::profile,
+            "On a CUDA device the report shows the device's own time of each kernel of a step, by NVIDIA's CUPTI; the "
+            "first six steps wait for the device.");
 }
 
 void describe(Fields<DistOptions>& f) {

@@ -108,6 +108,7 @@ struct LogOptions {
   std::int64_t every_steps = 50;
   bool tensorboard = true;
   bool report = true;
+  bool profile = false;
 };
 
 enum class DistBackend : std::uint8_t { automatic, none, gloo, nccl };

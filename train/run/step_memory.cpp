@@ -149,7 +149,16 @@ void StepMemory::measure_fixed(Session& session) {
   fixed_.other = all - fixed_.parameters - fixed_.gradients - fixed_.optimizer - fixed_.averages - fixed_.buffers;
 }
 
-MemoryNeed StepMemory::at(std::int64_t batch) const {
+MemoryNeed StepMemory::at(std::int64_t batch, const MemoryBudget& budget) const {
+  if (target_ != DeviceType::cuda) return at(batch);
+  try {
+    return needed(batch, budget);
+  } catch (const OutOfMemory&) {
+    return at(batch);
+  }
+}
+
+MemoryNeed StepMemory::needed(std::int64_t batch, const MemoryBudget& budget) const {
   MemoryNeed need = fixed_;
   need.batch = batch;
   const std::int64_t batch_bytes = batch * sample_bytes_;
@@ -168,8 +177,10 @@ MemoryNeed StepMemory::at(std::int64_t batch) const {
   const std::int64_t evaluation_inputs = evaluation_batch * sample_bytes_ * (1 + prefetch_);
   if (evaluation_batch > 0) need.evaluation = evaluation_->peak(evaluation_batch).bytes + evaluation_inputs;
 
-  const std::unique_ptr<MemoryResource> pool = make_imagined_pool(target_);
-  const std::unique_ptr<MemoryResource> counting = make_counting_memory(*pool);
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  const std::unique_ptr<MemoryResource> pool = make_imagined_pool(target_, budget.available);
+  const auto limited = make_limited_memory(*pool, budget.limit < 0 ? any : budget.limit);
+  const std::unique_ptr<MemoryResource> counting = make_counting_memory(*limited);
   std::vector<std::unique_ptr<Held>> blocks;
   for (const std::int64_t bytes : fixed_blocks_) blocks.push_back(std::make_unique<Held>(*counting, bytes));
   std::unique_ptr<MemoryResource> arena;
@@ -191,19 +202,20 @@ MemoryNeed StepMemory::at(std::int64_t batch) const {
 }
 
 std::optional<std::int64_t> StepMemory::largest_batch(const MemoryBudget& budget, std::int64_t most) const {
-  if (!budget.holds(at(1))) return std::nullopt;
+  if (!budget.holds(at(1, budget))) return std::nullopt;
   std::int64_t fits = 1, too_large = most + 1;
   while (too_large - fits > 1) {
     // In doubling steps first: most budgets are far below `most`.
     const std::int64_t middle =
         too_large == most + 1 ? std::min(2 * fits, fits + (too_large - fits) / 2) : fits + (too_large - fits) / 2;
-    (budget.holds(at(std::max(middle, fits + 1))) ? fits : too_large) = std::max(middle, fits + 1);
+    const std::int64_t tried = std::max(middle, fits + 1);
+    (budget.holds(at(tried, budget)) ? fits : too_large) = tried;
   }
   return fits;
 }
 
 std::string StepMemory::shortage(std::int64_t batch, const MemoryBudget& budget) const {
-  const MemoryNeed need = at(batch);
+  const MemoryNeed need = at(batch, budget);
   if (budget.holds(need)) return "";
   const std::optional<std::int64_t> fits = largest_batch(budget, batch);
   return join_text(
@@ -254,7 +266,7 @@ std::string advice_on_batch(Session& session) {
     for (std::int64_t* part : {&budget.limit, &budget.available})
       if (*part > 0) *part = static_cast<std::int64_t>(static_cast<double>(*part) * (1 - margin));
     const StepMemory memory(session, batch > 2 ? MeasuredBatches{2, 4} : MeasuredBatches{1, 2}, device.type);
-    const MemoryNeed wanted = memory.at(batch);
+    const MemoryNeed wanted = memory.at(batch, budget);
     const std::optional<std::int64_t> fits = memory.largest_batch(budget, batch);
     if (!fits)
       text = join_text("not even a batch of 1 would fit: ", memory.at(1).peak, " bytes of ", granted, " on ", device);
@@ -262,8 +274,8 @@ std::string advice_on_batch(Session& session) {
       text = join_text("a run at batch ", batch, " is estimated to need ", wanted.reserved, " bytes of ", granted,
                        " on ", device, "; something else holds memory");
     else
-      text = join_text("train.batch_size=", *fits, " would fit (", memory.at(*fits).peak, " bytes of ", granted, " on ",
-                       device, "; ", batch, " needs ", wanted.peak, ")");
+      text = join_text("train.batch_size=", *fits, " would fit (", memory.at(*fits, budget).peak, " bytes of ", granted,
+                       " on ", device, "; ", batch, " needs ", wanted.peak, ")");
   } catch (const OutOfMemory&) {
     text = "not even a step of a few samples fits; use a smaller model";
   } catch (const Error&) {

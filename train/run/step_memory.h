@@ -59,7 +59,10 @@ class StepMemory {
   /// are those of the session's device.
   StepMemory(Session& session, MeasuredBatches measured, DeviceType target);
 
-  MemoryNeed at(std::int64_t batch) const;
+  MemoryNeed at(std::int64_t batch) const { return needed(batch, {}); }
+  /// The same where no more is granted: a CUDA device's pools then do with smaller regions. That of at(batch), which
+  /// the budget does not hold, where even so there is not enough.
+  MemoryNeed at(std::int64_t batch, const MemoryBudget& budget) const;
   /// The largest batch size up to `most` whose need the budget holds; nothing if not even 1 fits.
   std::optional<std::int64_t> largest_batch(const MemoryBudget& budget, std::int64_t most) const;
   /// Why the budget does not hold what a batch needs, with a batch size that would fit; empty if it does.
@@ -72,6 +75,8 @@ class StepMemory {
 
  private:
   void measure_fixed(Session& session);
+  /// OutOfMemory where the budget is reached.
+  MemoryNeed needed(std::int64_t batch, const MemoryBudget& budget) const;
 
   MeasuredBatches measured_;
   Device device_;

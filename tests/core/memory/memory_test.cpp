@@ -156,6 +156,21 @@ TEST(PoolMemory, GivesFreeRegionsBackBeforeItRefuses) {
   pool->deallocate(whole, 4096);
 }
 
+TEST(PoolMemory, HasSmallerRegionsNearALimit) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const auto system = make_pool_memory();
+  const auto limited = make_limited_memory(*system, 10 * mib);
+  const auto pool = make_pool_memory(*limited, 32 * mib);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 7; ++i) blocks.push_back(pool->allocate(mib));
+  EXPECT_EQ(pool->statistics().system_calls, 1) << "a quarter of 32 MiB holds all of them";
+  EXPECT_LE(pool->statistics().reserved, std::int64_t(8 * mib));
+  blocks.push_back(pool->allocate(mib));
+  EXPECT_THROW(pool->allocate(2 * mib), OutOfMemory);
+  for (void* const block : blocks) pool->deallocate(block, mib);
+  EXPECT_NO_THROW(pool->deallocate(pool->allocate(6 * mib), 6 * mib));
+}
+
 TEST(LimitedMemory, StopsAtTheLimitAndAtTheChosenCall) {
   const auto pool = make_pool_memory();
   const auto limited = make_limited_memory(*pool, 1000);

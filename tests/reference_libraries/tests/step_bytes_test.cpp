@@ -16,8 +16,8 @@
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/tests/model_run.h"
 #include "tests/support/places.h"
-#include "train/bench/cuda/work_log.h"
 #include "train/report/page.h"
+#include "train/run/cuda/work_log.h"
 #include "train/session.h"
 #include "train/step.h"
 
@@ -115,12 +115,13 @@ TEST_P(CudaStepBytes, AreThoseOfTheFile) {
   EXPECT_EQ(read_text(path), found);
 }
 
-const Case cases[] = {{{"resnet50", "O2", "f16"}, 256},
-                      {{"resnet50", "O2", "bf16"}, 256},
-                      {{"gpt2", "O2", "bf16", 12, 1024}, 64},
-                      {{"swin_t", "O2", "bf16"}, 256}};
-INSTANTIATE_TEST_SUITE_P(Models, CudaStepBytes, testing::ValuesIn(cases),
-                         [](const auto& tested) { return join_text(tested.param.run.model, tested.param.run.dtype); });
+const Case cases[] = {{{"resnet50", "O2", "f16"}, 256},       {{"resnet50", "O2", "bf16"}, 256},
+                      {{"gpt2", "O2", "bf16", 12, 1024}, 64}, {{"gpt2", "O1", "bf16", 12, 1024}, 64},
+                      {{"swin_t", "O2", "bf16"}, 256},        {{"swin_t", "O1", "bf16"}, 256}};
+INSTANTIATE_TEST_SUITE_P(Models, CudaStepBytes, testing::ValuesIn(cases), [](const auto& tested) {
+  const test::ModelRun& run = tested.param.run;
+  return join_text(run.model, run.level, run.dtype);
+});
 
 }  // namespace
 }  // namespace hearth::train

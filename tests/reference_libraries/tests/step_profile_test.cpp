@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <sstream>
 
 #include "core/cuda/counters.h"
 #include "core/io/file.h"
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/tests/model_run.h"
+#include "tests/support/error_message.h"
 #include "train/bench/cuda/traced_step.h"
+#include "train/trainer.h"
 
 namespace hearth::train {
 namespace {
@@ -126,6 +129,43 @@ TEST_F(CudaIdleSteps, AreSeenKernelByKernel) {
     EXPECT_GT(named(profile.at("phases"), phase).at("floor_us").as_number(), 0) << phase;
   EXPECT_EQ(named(profile.at("kernels"), "cuDNN: reference cudnnBackendExecute").at("count").as_integer(), 4);
   EXPECT_EQ(parse_json(chrome_trace(step.spans, step.asked), "trace").size(), step.spans.size());
+}
+
+/// A training that computes, as the tests' cuBLASLt does when it is told.
+class CudaProfiledTraining : public testing::Test {
+ protected:
+  CudaProfiledTraining() { ::unsetenv("HEARTH_REFERENCE_IDLE"); }
+  ~CudaProfiledTraining() override { ::setenv("HEARTH_REFERENCE_IDLE", "1", 1); }
+
+  /// The state that it ends in.
+  std::string trained(const std::string& name, const std::vector<std::string>& settings) {
+    write_file_synced(folder_ / "run.json", R"({"seed": 1, "device": "cuda", "model": {"type": "mlp", "hidden": [16]},
+      "data": {"type": "digits", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},
+      "train": {"batch_size": 16, "steps": 8}})");
+    Session session(load_config((folder_ / "run.json").string(), settings));
+    RunFolder into(folder_ / name);
+    std::ostringstream log;
+    Progress progress(log, false);
+    (void)Trainer(session, into, progress).run("test");
+    return session.model_state.hash() + session.training_state.hash();
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(CudaProfiledTraining, HasItsKernelsInTheReport) {
+  if (const std::string reason = cuda::why_no_device_trace(); !reason.empty()) GTEST_SKIP() << reason;
+  const std::string plain = trained("plain", {});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "plain/device_profile.json"));
+  for (const char* graph : {"train.graph=true", "train.graph=false"}) {
+    EXPECT_EQ(trained(graph, {graph, "log.profile=true"}), plain) << "watched, it computes the same";
+    const Json profile = parse_json(read_text(folder_ / graph / "device_profile.json"), "profile");
+    EXPECT_TRUE(profile.at("matched").as_boolean());
+    for (const char* phase : {"forward", "backward", "update"})
+      EXPECT_GT(named(profile.at("phases"), phase).at("bytes").as_number(), 0) << phase;
+    EXPECT_GT(named(profile.at("phases"), "data").at("count").as_integer(), 0);
+    EXPECT_PRED2(test::contains, read_text(folder_ / graph / "report.html"), "A step on the device");
+  }
 }
 
 }  // namespace

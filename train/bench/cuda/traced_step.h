@@ -2,17 +2,11 @@
 // A step of a StepBench as the device ran it.
 #pragma once
 
-#include <vector>
-
-#include "train/bench/cuda/step_profile.h"
 #include "train/bench/step_bench.h"
+#include "train/run/cuda/step_tracer.h"
 
 namespace hearth::train {
 
-struct DeviceStep {
-  std::vector<cuda::DeviceSpan> spans;
-  std::vector<AskedWork> asked;
-};
 /// The quickest of three steps, of replays where steps are replayed. DeviceError where CUPTI is not there
 /// (cuda::why_no_device_trace).
 DeviceStep traced_step(StepBench& bench);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/bench/cuda/device_trace.h"
+#include "train/run/cuda/device_trace.h"
 
 #include "core/build.h"
 #include "core/error.h"

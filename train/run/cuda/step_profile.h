@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "train/bench/cuda/device_trace.h"
-#include "train/bench/cuda/work_log.h"
+#include "train/run/cuda/device_trace.h"
+#include "train/run/cuda/work_log.h"
 
 namespace hearth::train {
 

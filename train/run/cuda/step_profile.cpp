@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/bench/cuda/step_profile.h"
+#include "train/run/cuda/step_profile.h"
 
 #include <cxxabi.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/bench/cuda/work_log.h"
+#include "train/run/cuda/work_log.h"
 
 #include <utility>
 
