@@ -37,6 +37,7 @@
 #include "data/text/bleu.h"
 #include "data/text/error_rate.h"
 #include "data/text/labelled.h"
+#include "data/text/mixture.h"
 #include "data/text/text_data.h"
 #include "data/text/tokenizer.h"
 #include "data/transforms/transforms.h"

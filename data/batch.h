@@ -23,7 +23,9 @@ constexpr std::int64_t ignored_label = -100;
 ///   "erased", the box of each image that becomes 0, i32 [N, 4], and "mix", how pairs are mixed, f32 [5]: share and
 ///   box.
 /// - sequences: "input", ids i32 [N, T], and "labels", i64 [N, T], ignored_label where a position does not count, or
-///   i64 [N] where each sequence has one label.
+///   i64 [N] where each sequence has one label; where a row holds several sequences "segments", i32 [N, T, 2]: of each
+///   position the first one of its sequence and the one behind the last. Each position of the padding is one of its
+///   own.
 /// - translations: "source", ids i32 [N, S], padded; "target", the ids of the translation so far, i32 [N, T], padded;
 ///   "labels", i64 [N, T]: `target` one position later.
 class HEARTH_API Batch {

@@ -14,6 +14,7 @@
 #include "data/formats/synthetic.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"
+#include "data/text/mixture.h"
 #include "data/text/text_data.h"
 
 namespace hearth::data {
@@ -239,6 +240,7 @@ void add_own(Datasets& registry) {
   add_to(registry, "text", "A token stream in rows of equal length, for language models.", text_data);
   add_to(registry, "labelled_text", "Lines with a label each, for classifiers.", labelled_text_data);
   add_to(registry, "parallel_text", "Lines and their translations.", parallel_text_data);
+  add_to(registry, "mixture", "Several token streams as one, each with a weight.", mixture_data);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "ops/index/index.h"
 #include "ops/index/one_hot.h"
 #include "ops/index/row_lengths.h"
+#include "ops/index/segment_positions.h"
 #include "ops/index/sort.h"
 #include "ops/interpolate/interpolate.h"
 #include "ops/linear/linear.h"

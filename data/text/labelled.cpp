@@ -7,13 +7,23 @@
 #include "core/error.h"
 #include "data/batch_maker.h"
 #include "data/order.h"
+#include "data/text/length_buckets.h"
 
 namespace hearth::data {
 namespace {
 
+/// With a number of tokens in the buckets of their lengths. Otherwise batch_size rows each: an epoch shuffles the
+/// sequences, sorts stretches by length, and shuffles the batches.
 class LabelledBatches : public BatchMaker {
  public:
   LabelledBatches(const LabelledText& set, const LoaderOptions& options) : set_(set), options_(options) {
+    const auto length = [&set](std::int64_t sample) { return set.length_of(sample); };
+    if (set.options().tokens_per_batch > 0) {
+      buckets_.emplace(set.size(), length, length,
+                       BucketOptions{set.options().tokens_per_batch, {}, set.options().multiple}, options, set.source(),
+                       "sequences");
+      return;
+    }
     HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
     HEARTH_CHECK(DataError, set.size() < (std::int64_t{1} << 32), set.source(), ": ", set.size(),
                  " sequences; at most 2^32 - 1 can be addressed");
@@ -23,17 +33,18 @@ class LabelledBatches : public BatchMaker {
                  options.batch_size, "; use a smaller batch");
   }
 
-  std::int64_t per_epoch() const override { return per_epoch_; }
-  std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, set_.size()); }
-  void plan(std::int64_t epoch) const override {
-    if (options_.shuffle) (void)plan_at(epoch);
+  std::int64_t per_epoch() const override { return buckets_ ? buckets_->per_epoch() : per_epoch_; }
+  std::int64_t samples_per_epoch() const override {
+    return buckets_ ? buckets_->samples_per_epoch() : std::min(per_epoch_ * options_.batch_size, set_.size());
   }
 
+  void plan(std::int64_t epoch) const override {
+    if (buckets_) return buckets_->plan(epoch);
+    if (options_.shuffle) (void)plan_at(epoch);
+  }
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
-    if (options_.shuffle) {
-      const auto plan = plan_at(epoch);
-      return (*plan)[static_cast<std::size_t>(index)];
-    }
+    if (buckets_) return buckets_->samples_of(epoch, index);
+    if (options_.shuffle) return (*plan_at(epoch))[static_cast<std::size_t>(index)];
     const std::int64_t first = index * options_.batch_size;
     std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(options_.batch_size, set_.size() - first)));
     std::iota(samples.begin(), samples.end(), first);
@@ -82,6 +93,7 @@ class LabelledBatches : public BatchMaker {
 
   const LabelledText& set_;
   const LoaderOptions& options_;
+  std::optional<LengthBuckets> buckets_;
   std::int64_t per_epoch_ = 0;
   ByEpoch<Plan> plans_;
 };
@@ -97,8 +109,10 @@ LabelledText::LabelledText(TokenizerPointer tokenizer, TokensPointer tokens, std
       samples_(labels_.size()),
       options_(options) {
   std::iota(samples_.begin(), samples_.end(), std::int64_t{0});
-  HEARTH_CHECK(ConfigError, options.length >= 3 && options.length <= (1 << 24) && options.multiple >= 1, source(),
-               ": rows of ", options.length, " ids, multiples of ", options.multiple, "; a row has at least 3");
+  HEARTH_CHECK(
+      ConfigError,
+      options.length >= 3 && options.length <= (1 << 24) && options.multiple >= 1 && options.tokens_per_batch >= 0,
+      source(), ": rows of ", options.length, " ids, multiples of ", options.multiple, "; a row has at least 3");
   HEARTH_CHECK(DataError, tokenizer->special().pad >= 0, source(),
                ": the tokenizer has no id for padding, which sequences of unequal length need");
   HEARTH_CHECK(DataError, tokens_->sequences() == static_cast<std::int64_t>(labels_.size()), source(), ": ",
@@ -119,6 +133,10 @@ std::shared_ptr<const LabelledText> LabelledText::subset(std::vector<std::int64_
 }
 
 std::int64_t LabelledText::longest() const { return rounded_up(options_.length, options_.multiple); }
+
+std::int64_t LabelledText::rows_by_tokens() const {
+  return options_.tokens_per_batch > 0 ? std::max<std::int64_t>(1, options_.tokens_per_batch / longest()) : 0;
+}
 
 std::int64_t LabelledText::sequence_of(std::int64_t sample) const {
   HEARTH_CHECK(IndexError, sample >= 0 && sample < size(), source(), ": text ", sample, " of ", size());

@@ -15,6 +15,9 @@ namespace hearth::data {
 struct LabelledOptions {
   std::int64_t length = 256;  ///< ids in a row at most, with what begins and ends it; the rest of a text is cut off
   std::int64_t multiple = 8;  ///< rows of a batch are filled up to a multiple of this
+  /// Above 0: rows of about equal length are put together up to so many positions; rows are multiples of `multiple`
+  /// where there are that many.
+  std::int64_t tokens_per_batch = 0;
 };
 
 /// A row is the tokenizer's begin id, the ids of the text and its end id, as far as it has these. Rows of a batch are
@@ -36,6 +39,7 @@ class HEARTH_API LabelledText : public TokenDataset {
   const std::vector<std::string>& class_names() const override { return names_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
   std::int64_t longest() const override;
+  std::int64_t rows_by_tokens() const override;
   std::int64_t predicted_tokens() const override { return 0; }
   std::int64_t characters() const override { return 0; }
   void verify() const override { tokens_->verify(); }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of lines in batches of about equal lengths. Each pair belongs to the bucket of its longer side; an epoch
-// shuffles the pairs within buckets, sorts stretches of them by the shorter side, cuts them into batches, and shuffles
-// the batches.
+// Pairs of lines in batches of about equal lengths: in the buckets of their longer sides, sorted by the shorter ones.
 #include <algorithm>
-#include <map>
 
 #include "core/error.h"
 #include "data/batch_maker.h"
-#include "data/order.h"
+#include "data/text/length_buckets.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {
@@ -103,8 +100,6 @@ class TextPairs : public PairDataset {
     HEARTH_CHECK(ConfigError, options_.multiple >= 1 && options_.longest >= 1 && options_.tokens_per_batch >= 0,
                  "pairs: multiple ", options_.multiple, ", longest ", options_.longest, ", tokens_per_batch ",
                  options_.tokens_per_batch, " cannot be");
-    HEARTH_CHECK(ConfigError, std::is_sorted(options_.buckets.begin(), options_.buckets.end()),
-                 "pairs: the buckets are not in order");
   }
 
   TokenizerPointer source_tokenizer_;
@@ -115,62 +110,21 @@ class TextPairs : public PairDataset {
   Warnings warnings_;
 };
 
-/// Samples that are padded alike.
-struct Bucket {
-  std::vector<std::int64_t> samples{};
-  std::int64_t rows = 0;   ///< of its batches, but for the last
-  std::int64_t taken = 0;  ///< rows of an epoch
-};
-
-/// Which samples a batch has: a stretch of a bucket's order.
-struct Cut {
-  std::size_t bucket;
-  std::int64_t first, rows;
-};
-
-struct EpochPlan {
-  std::vector<Cut> cuts;
-  std::vector<std::vector<std::int64_t>> orders;  // of each bucket
-};
-
 class PairBatches : public BatchMaker {
  public:
-  PairBatches(const TextPairs& set, const LoaderOptions& options) : set_(set), options_(options) {
-    HEARTH_CHECK(ConfigError, options.batch_size >= 1, "loader: batch_size ", options.batch_size, " is below 1");
-    HEARTH_CHECK(DataError, set.size() < (std::int64_t{1} << 32), set.source(), ": ", set.size(),
-                 " pairs; at most 2^32 - 1 can be addressed");
-    fill_buckets();
-    const std::int64_t multiple = set.options().multiple;
-    const bool by_tokens = set.options().tokens_per_batch > 0;
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const auto all = static_cast<std::int64_t>(buckets_[b].samples.size());
-      for (std::int64_t first = 0; first < all; first += buckets_[b].rows) {
-        std::int64_t rows = std::min(buckets_[b].rows, all - first);
-        // What an epoch leaves out here is drawn anew in each; a bucket that gives no batch otherwise is one.
-        const bool is_part = options_.drop_last && rows < buckets_[b].rows;
-        if (is_part && !(by_tokens && first == 0 && rows < multiple)) rows = by_tokens ? rows / multiple * multiple : 0;
-        if (rows == 0) continue;
-        cuts_.push_back({b, first, rows});
-        buckets_[b].taken += rows;
-        samples_ += rows;
-      }
-    }
-    HEARTH_CHECK(DataError, !cuts_.empty(), set.source(), ": ", set.size(),
-                 " pairs give no whole batch; use a smaller batch");
-  }
+  PairBatches(const TextPairs& set, const LoaderOptions& options)
+      : set_(set),
+        buckets_(
+            set.size(), [&set](std::int64_t i) { return std::max(set.source_length(i), set.target_length(i)); },
+            [&set](std::int64_t i) { return std::min(set.source_length(i), set.target_length(i)); },
+            {set.options().tokens_per_batch, set.options().buckets, set.options().multiple}, options, set.source(),
+            "pairs") {}
 
-  std::int64_t per_epoch() const override { return static_cast<std::int64_t>(cuts_.size()); }
-  std::int64_t samples_per_epoch() const override { return samples_; }
-  void plan(std::int64_t epoch) const override {
-    if (options_.shuffle) (void)plan_at(epoch);
-  }
-
+  std::int64_t per_epoch() const override { return buckets_.per_epoch(); }
+  std::int64_t samples_per_epoch() const override { return buckets_.samples_per_epoch(); }
+  void plan(std::int64_t epoch) const override { buckets_.plan(epoch); }
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
-    const auto number = static_cast<std::size_t>(index);
-    if (!options_.shuffle) return samples_of(buckets_[cuts_[number].bucket].samples, cuts_[number]);
-    const auto plan = plan_at(epoch);
-    const Cut& cut = plan->cuts[number];
-    return samples_of(plan->orders[cut.bucket], cut);
+    return buckets_.samples_of(epoch, index);
   }
   std::int64_t length_of(std::int64_t sample) const override {
     return set_.source_length(sample) + set_.target_length(sample);
@@ -210,72 +164,8 @@ class PairBatches : public BatchMaker {
   }
 
  private:
-  static std::vector<std::int64_t> samples_of(const std::vector<std::int64_t>& order, const Cut& cut) {
-    const auto first = order.begin() + static_cast<std::ptrdiff_t>(cut.first);
-    return {first, first + static_cast<std::ptrdiff_t>(cut.rows)};
-  }
-
-  void fill_buckets() {
-    const PairOptions& chosen = set_.options();
-    std::map<std::int64_t, Bucket> by_length;
-    for (std::int64_t sample = 0; sample < set_.size(); ++sample) {
-      const std::int64_t longer = std::max(set_.source_length(sample), set_.target_length(sample));
-      const auto named = std::lower_bound(chosen.buckets.begin(), chosen.buckets.end(), longer);
-      const std::int64_t length = rounded_up(named != chosen.buckets.end() ? *named : longer, chosen.multiple);
-      by_length[length].samples.push_back(sample);
-    }
-    if (chosen.tokens_per_batch == 0) {
-      Bucket all;
-      for (std::int64_t sample = 0; sample < set_.size(); ++sample) all.samples.push_back(sample);
-      all.rows = options_.batch_size;
-      buckets_.push_back(std::move(all));
-      return;
-    }
-    for (auto& [length, bucket] : by_length) {
-      bucket.rows = std::max<std::int64_t>(1, chosen.tokens_per_batch / length);
-      if (bucket.rows > chosen.multiple) bucket.rows = bucket.rows / chosen.multiple * chosen.multiple;
-      sort_by_shorter(bucket.samples, 0, static_cast<std::int64_t>(bucket.samples.size()));
-      buckets_.push_back(std::move(bucket));
-    }
-  }
-
-  void sort_by_shorter(std::vector<std::int64_t>& order, std::int64_t first, std::int64_t count) const {
-    const auto shorter = [this](std::int64_t sample) {
-      return std::min(set_.source_length(sample), set_.target_length(sample));
-    };
-    const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
-    std::stable_sort(begin, begin + static_cast<std::ptrdiff_t>(count),
-                     [&](std::int64_t a, std::int64_t b) { return shorter(a) < shorter(b); });
-  }
-
-  ByEpoch<EpochPlan>::Pointer plan_at(std::int64_t epoch) const {
-    return plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
-  }
-
-  EpochPlan plan_of(std::uint64_t epoch) const {
-    EpochPlan plan;
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      std::vector<std::int64_t> order = buckets_[b].samples;
-      Random random = random_of(options_.seed, Purpose::order, epoch, static_cast<std::uint32_t>(b) + 1);
-      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-      if (set_.options().tokens_per_batch > 0) {
-        const std::int64_t taken = buckets_[b].taken, chunk = buckets_[b].rows * batches_sorted;
-        for (std::int64_t first = 0; first < taken; first += chunk)
-          sort_by_shorter(order, first, std::min(chunk, taken - first));
-      }
-      plan.orders.push_back(std::move(order));
-    }
-    for (const std::int64_t cut : shuffled_order(per_epoch(), options_.seed, epoch))
-      plan.cuts.push_back(cuts_[static_cast<std::size_t>(cut)]);
-    return plan;
-  }
-
   const TextPairs& set_;
-  const LoaderOptions& options_;
-  std::vector<Bucket> buckets_;
-  std::vector<Cut> cuts_;  // in order
-  std::int64_t samples_ = 0;
-  ByEpoch<EpochPlan> plans_;
+  LengthBuckets buckets_;
 };
 
 std::unique_ptr<BatchMaker> TextPairs::batches(const Transforms&, const LoaderOptions& options) const {

@@ -11,25 +11,13 @@
 #include "core/nearest.h"
 #include "data/order.h"
 #include "data/text/labelled.h"
+#include "data/text/text_parts.h"
 
 namespace hearth::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* part_names[] = {"train", "valid", "test"};
-
-/// The ids of one part; `source` for pairs only. Null where there is no such part.
-struct Part {
-  TokensPointer source{};
-  TokensPointer target{};
-};
-
-struct Parts {
-  TokenizerPointer tokenizer{};
-  TokenizerPointer source_tokenizer{};
-  std::array<Part, 3> parts{};
-};
+using namespace text_parts;
 
 template <class T>
 void describe_files(Fields<T>& fields, const char* what) {
@@ -48,86 +36,6 @@ template <class T>
 void describe_loading(Fields<T>& fields, const char* share_doc) {
   fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1}, share_doc);
   describe_reading(fields);
-}
-
-TokenizerPointer make_tokenizer(const Tokenizers::Component& tokenizer, Corpus sequences) {
-  return tokenizer ? tokenizer.make(sequences) : tokenizers().make(Json::object().set("type", "characters"), sequences);
-}
-
-std::vector<std::string_view> views_of(const std::vector<std::string>& sequences) {
-  return {sequences.begin(), sequences.end()};
-}
-
-std::vector<std::string> read_all(const std::vector<std::string>& paths) {
-  std::vector<std::string> sequences;
-  for (const std::string& path : paths) sequences.push_back(read_corpus(path));
-  return sequences;
-}
-
-/// The parts' ids; `result` may have tokenizers already, which are taken then.
-Parts tokenized(const TextData& options, Parts result) {
-  const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (files[i]->empty()) continue;
-    const std::vector<std::string> sequences = read_all(*files[i]);
-    const std::vector<std::string_view> views = views_of(sequences);
-    if (!result.tokenizer) result.tokenizer = make_tokenizer(options.tokenizer, views);
-    result.parts[i].target = tokenize(*result.tokenizer, views, files[i]->front());
-  }
-  return result;
-}
-
-/// Lines and their translations, and the sequences that they are views of.
-struct Lines {
-  std::vector<std::string> sequences{};
-  std::vector<std::string_view> source{};
-  std::vector<std::string_view> target{};
-  std::string source_name{};
-  std::string target_name{};
-};
-
-Lines read_lines(const std::vector<std::string>& paths) {
-  HEARTH_CHECK(ConfigError, paths.size() <= 2, "parallel_text: ", paths.size(), " files (", paths[0],
-               ", ...) for one part; it is one of two columns, or one of lines and one of their translations");
-  Lines lines;
-  lines.sequences = read_all(paths);
-  lines.source_name = paths.front();
-  lines.target_name = paths.back();
-  if (paths.size() == 2) {
-    lines.source = lines_of(lines.sequences[0]);
-    lines.target = lines_of(lines.sequences[1]);
-    HEARTH_CHECK(DataError, lines.source.size() == lines.target.size(), paths[0], ": ", lines.source.size(),
-                 " lines, but ", paths[1], " has ", lines.target.size(), "; each line needs its translation");
-    return lines;
-  }
-  for (const std::string_view line : lines_of(lines.sequences[0])) {
-    const std::size_t tab = line.find('\t');
-    HEARTH_CHECK(DataError, tab != std::string_view::npos && line.find('\t', tab + 1) == std::string_view::npos,
-                 paths[0], ":", lines.source.size() + 1, ": ", std::count(line.begin(), line.end(), '\t'),
-                 " tabs; a line is a text, a tab and its translation");
-    lines.source.push_back(line.substr(0, tab));
-    lines.target.push_back(line.substr(tab + 1));
-  }
-  return lines;
-}
-
-Parts tokenized(const ParallelTextData& options, Parts result) {
-  const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (files[i]->empty()) continue;
-    const Lines lines = read_lines(*files[i]);
-    if (!result.tokenizer && !options.source_tokenizer) {
-      std::vector<std::string_view> both = lines.source;
-      both.insert(both.end(), lines.target.begin(), lines.target.end());
-      result.tokenizer = result.source_tokenizer = make_tokenizer(options.tokenizer, both);
-    } else if (!result.tokenizer) {
-      result.tokenizer = make_tokenizer(options.tokenizer, lines.target);
-      result.source_tokenizer = make_tokenizer(options.source_tokenizer, lines.source);
-    }
-    result.parts[i].source = tokenize(*result.source_tokenizer, lines.source, lines.source_name);
-    result.parts[i].target = tokenize(*result.tokenizer, lines.target, lines.target_name);
-  }
-  return result;
 }
 
 /// Lines of `label<tab>text`.
@@ -194,44 +102,20 @@ TokensPointer tokenized(const Tokenizer& tokenizer, const LabelledLines& lines, 
   return tokens;
 }
 
-TokensPointer open_packed(const fs::path& path, const Tokenizer& tokenizer) {
-  if (!file_exists(path)) return nullptr;
-  TokensPointer tokens = Tokens::open(path.string());
-  HEARTH_CHECK(DataError, tokens->meaning().digest == tokenizer.digest(), path.string(),
-               ": made with another tokenizer than the one that reads it; pack the text again");
-  return tokens;
-}
-
-Parts packed_parts(const fs::path& folder, bool pairs, Parts result) {
-  const bool evaluates = result.tokenizer != nullptr;
-  if (!evaluates) {
-    HEARTH_CHECK(FileError, file_exists(folder / "tokenizer.json"), folder.string(),
-                 ": has no tokenizer.json; `hearth data pack` writes such folders");
-    result.tokenizer = read_tokenizer((folder / "tokenizer.json").string());
-    const fs::path other = folder / "source_tokenizer.json";
-    result.source_tokenizer = file_exists(other) ? read_tokenizer(other.string()) : result.tokenizer;
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    const std::string name = part_names[i];
-    if (pairs) result.parts[i].source = open_packed(folder / (name + ".source.tokens"), *result.source_tokenizer);
-    result.parts[i].target = open_packed(folder / (name + (pairs ? ".target.tokens" : ".tokens")), *result.tokenizer);
-    HEARTH_CHECK(DataError, !pairs || !result.parts[i].source == !result.parts[i].target, folder.string(), ": of ",
-                 name, " one side is missing");
-  }
-  HEARTH_CHECK(FileError, evaluates || result.parts[0].target != nullptr, folder.string(), ": has no ",
-               pairs ? "train.source.tokens" : "train.tokens", "; was it packed from another kind of set?");
-  return result;
-}
-
-template <class T>
-Parts parts_of(const T& options, bool pairs, Parts known = {}) {
-  return options.packed.empty() ? tokenized(options, std::move(known))
-                                : packed_parts(options.packed, pairs, std::move(known));
-}
-
 // The end of a text: what stands beside each other belongs together.
 std::int64_t first_of_valid(const TextData& options, std::int64_t size) {
   return size - static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
+}
+
+/// The first of the documents that begin at that id or behind it. DataError if one split would be empty.
+std::int64_t document_of_valid(const Tokens& tokens, std::int64_t place) {
+  std::int64_t document = tokens.sequences();
+  while (document > 0 && tokens.begin(document - 1) >= place) --document;
+  HEARTH_CHECK(
+      DataError, document > 0 && document < tokens.sequences(), tokens.source(), ": ", tokens.sequences(),
+      " documents do not divide into training and validation at a document; give another valid_fraction, 0, or "
+      "shorter documents (data.documents)");
+  return document;
 }
 
 /// Numbers of sequences, in order.
@@ -252,24 +136,17 @@ HeldOut hold_out_sequences(const DataOptions& options, std::int64_t size, const 
   return held;
 }
 
-/// FileError if the file is there and stays.
-void remove_file(const fs::path& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  HEARTH_CHECK(FileError, !error, path.string(), ": cannot be removed: ", error.message());
-}
-
-[[noreturn]] void refuse_type(const Datasets::Component& data, const std::vector<std::string>& known) {
-  throw ConfigError(fault_text(
-      data.node().at("type").position(), "/type",
-      join_text("unknown data \"", data.type(), "\"; ", suggest(data.type(), known, "known types of data"))));
-}
-
 }  // namespace
 
 void describe(Fields<TextData>& fields) {
   describe_files(fields, "files, plain or gzip, read as one text.");
   fields.integer("length", &TextData::length, {.min = 1, .max = 1 << 20}, "Ids in a row of a batch.");
+  fields.choice("documents", &TextData::documents,
+                {{"files", Documents::files}, {"lines", Documents::lines}, {"paragraphs", Documents::paragraphs}},
+                "What a document is, which ends with the end id: a file, a line, or the lines between empty ones. With "
+                "packed it is what was packed.");
+  fields.boolean("packing", &TextData::packing,
+                 "Rows hold whole documents, which see themselves alone, instead of windows that begin anywhere.");
   fields
       .number(
           "mask_probability", &TextData::mask_probability, {.min = 0, .below = 1},
@@ -312,6 +189,10 @@ void describe(Fields<LabelledTextData>& fields) {
               "The labels in the order of their numbers; []: those of the training text, sorted.");
   fields.integer("length", &LabelledTextData::length, {.min = 3, .max = 1 << 16},
                  "The most ids of a row, with what begins and ends it; the rest of a longer text is cut off.");
+  fields.integer(
+      "tokens_per_batch", &LabelledTextData::tokens_per_batch, {.min = 0, .max = 1 << 24},
+      "Rows of about equal length are put together up to so many ids with padding, whatever batch_size says; "
+      "0: batch_size rows.");
   fields.component("tokenizer", &LabelledTextData::tokenizer, tokenizers(),
                    "How sequences become numbers; null for characters.");
   fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of the choice of valid_fraction.");
@@ -323,7 +204,9 @@ namespace {
 Splits splits_of(const TextData& options, const Parts& all) {
   const WindowOptions windows{options.length, options.mask_probability};
   const auto windows_of = [&](const TokensPointer& tokens) -> DatasetPointer {
-    return tokens ? text_windows(all.tokenizer, tokens, 0, tokens->size(), windows) : nullptr;
+    if (!tokens) return nullptr;
+    if (options.packing) return packed_documents(all.tokenizer, tokens, 0, tokens->sequences(), windows);
+    return text_windows(all.tokenizer, tokens, 0, tokens->size(), windows);
   };
   Splits splits;
   splits.valid = windows_of(all.parts[1].target);
@@ -331,9 +214,19 @@ Splits splits_of(const TextData& options, const Parts& all) {
   const TokensPointer& train = all.parts[0].target;
   if (!train) return splits;
   const bool cut = !splits.valid && options.valid_fraction > 0;
-  const std::int64_t end = cut ? first_of_valid(options, train->size()) : train->size();
+  if (!cut) {
+    splits.train = windows_of(train);
+    return splits;
+  }
+  const std::int64_t end = first_of_valid(options, train->size());
+  if (options.packing) {
+    const std::int64_t document = document_of_valid(*train, end);
+    splits.train = packed_documents(all.tokenizer, train, 0, document, windows);
+    splits.valid = packed_documents(all.tokenizer, train, document, train->sequences(), windows);
+    return splits;
+  }
   splits.train = text_windows(all.tokenizer, train, 0, end, windows);
-  if (cut) splits.valid = text_windows(all.tokenizer, train, end, train->size(), windows);
+  splits.valid = text_windows(all.tokenizer, train, end, train->size(), windows);
   return splits;
 }
 
@@ -374,9 +267,9 @@ Splits labelled_splits(const LabelledTextData& options, const KnownText& known) 
       tokenizer = make_tokenizer(options.tokenizer, lines.lines);
       classes = classes_of(lines.labels, options.classes);
     }
-    const auto set =
-        std::make_shared<LabelledText>(tokenizer, tokenized(*tokenizer, lines, files[i]->front()),
-                                       numbers_of(lines, classes), classes, LabelledOptions{.length = options.length});
+    const auto set = std::make_shared<LabelledText>(
+        tokenizer, tokenized(*tokenizer, lines, files[i]->front()), numbers_of(lines, classes), classes,
+        LabelledOptions{.length = options.length, .tokens_per_batch = options.tokens_per_batch});
     *places[i] = set;
     if (i != 0 || !options.valid.empty() || options.valid_fraction == 0) continue;
     HeldOut held = hold_out_sequences(options, set->size(), set->source());
@@ -419,63 +312,32 @@ void lead_to(T& options, const std::string& path) {
 }
 
 template <class T>
-Splits token_splits_at(T options, const std::string& path, const KnownText& known, bool pairs) {
+Splits token_splits_at(T options, const std::string& path, const KnownText& known) {
   const Parts tokenizers{known.tokenizer, known.source_tokenizer, {}};
   options.packed = is_folder(path) ? path : "";
   if (!options.packed.empty()) {
-    const Splits packed = splits_of(options, parts_of(options, pairs, tokenizers));
+    const Splits packed = splits_of(options, parts_of(options, tokenizers));
     if (packed.valid || packed.test) return {nullptr, packed.valid, packed.test};
     options.packed.clear();
   }
   lead_to(options, path);
-  return splits_of(options, parts_of(options, pairs, tokenizers));
+  return splits_of(options, parts_of(options, tokenizers));
 }
 
 }  // namespace
 
-Splits text_data(const TextData& options) { return splits_of(options, parts_of(options, false)); }
-Splits parallel_text_data(const ParallelTextData& options) { return splits_of(options, parts_of(options, true)); }
+Splits text_data(const TextData& options) { return splits_of(options, parts_of(options)); }
+Splits parallel_text_data(const ParallelTextData& options) { return splits_of(options, parts_of(options)); }
 Splits labelled_text_data(const LabelledTextData& options) { return labelled_splits(options, {}); }
 
 Splits text_splits_at(const Datasets::Component& data, const std::string& path, const KnownText& known) {
-  if (const TextData* const text = data.options<TextData>()) return token_splits_at(*text, path, known, false);
-  if (const auto* const pairs = data.options<ParallelTextData>()) return token_splits_at(*pairs, path, known, true);
+  if (const TextData* const text = data.options<TextData>()) return token_splits_at(*text, path, known);
+  if (const auto* const pairs = data.options<ParallelTextData>()) return token_splits_at(*pairs, path, known);
   const auto* const labelled = data.options<LabelledTextData>();
   if (labelled == nullptr) refuse_type(data, {"text", "parallel_text", "labelled_text"});
   LabelledTextData options = *labelled;
   lead_to(options, path);
   return labelled_splits(options, known);
-}
-
-std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::string& folder) {
-  const TextData* const text = data.options<TextData>();
-  const auto* const pairs = data.options<ParallelTextData>();
-  if (text == nullptr && pairs == nullptr) refuse_type(data, {"text", "parallel_text"});
-  const Parts all = text != nullptr ? parts_of(*text, false) : parts_of(*pairs, true);
-  make_directories(folder);
-  // What an earlier packing left would be taken for a part of this one. A folder without ids for training is refused,
-  // so that one where this went wrong halfway is: they are removed first and written last.
-  for (const char* part : part_names)
-    for (const char* ending : {".tokens", ".source.tokens", ".target.tokens"})
-      remove_file(fs::path(folder) / (std::string(part) + ending));
-  remove_file(fs::path(folder) / "source_tokenizer.json");
-  write_tokenizer(*all.tokenizer, (fs::path(folder) / "tokenizer.json").string());
-  if (all.source_tokenizer && all.source_tokenizer->digest() != all.tokenizer->digest())
-    write_tokenizer(*all.source_tokenizer, (fs::path(folder) / "source_tokenizer.json").string());
-  std::vector<PackedFile> files;
-  const auto write = [&](const TokensPointer& tokens, const std::string& name) {
-    if (!tokens) return;
-    const std::string path = (fs::path(folder) / name).string();
-    tokens->write(path);
-    files.push_back({path, tokens->size(), tokens->sequences(), tokens->meaning().characters, tokens->width()});
-  };
-  for (const std::size_t i : {2, 1, 0}) {
-    const std::string name = part_names[i];
-    write(all.parts[i].target, name + (all.parts[i].source ? ".target.tokens" : ".tokens"));
-    write(all.parts[i].source, name + ".source.tokens");
-  }
-  std::reverse(files.begin(), files.end());
-  return files;
 }
 
 }  // namespace hearth::data

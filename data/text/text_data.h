@@ -25,8 +25,17 @@ struct TextFiles {
   std::string packed;
 };
 
+/// What ends with the tokenizer's end id.
+enum class Documents : std::uint8_t {
+  files,
+  lines,       ///< those that are not empty
+  paragraphs,  ///< lines between empty ones
+};
+
 struct TextData : DataOptions, TextFiles {
   std::int64_t length = 256;
+  Documents documents = Documents::files;
+  bool packing = false;
   double mask_probability = 0;
   Tokenizers::Component tokenizer;
 };
@@ -48,6 +57,7 @@ struct LabelledTextData : DataOptions {
   std::vector<std::string> test;
   std::vector<std::string> classes;
   std::int64_t length = 256;
+  std::int64_t tokens_per_batch = 0;
   Tokenizers::Component tokenizer;
 };
 

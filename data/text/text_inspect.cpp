@@ -22,6 +22,7 @@ TextInspection inspect_text(const TokenDataset& set, std::int64_t batch_size) {
   const LoaderOptions options{.batch_size = batch_size};
   found.batches = set.batches(no_transforms(), options)->per_epoch();
   found.padding = set.padding(options);
+  found.shares = set.shares();
   found.warnings = set.warnings();
   return found;
 }
@@ -34,6 +35,16 @@ Json to_json(const TextInspection& inspection) {
   result.set("predicted_tokens", inspection.predicted_tokens).set("characters", inspection.characters);
   result.set("batches", inspection.batches).set("tokens", inspection.padding.tokens);
   result.set("positions", inspection.padding.positions).set("padding", inspection.padding.fraction());
+  if (!inspection.shares.empty()) {
+    Json shares = Json::array();
+    for (const TokenDataset::Share& share : inspection.shares)
+      shares.push_back(Json::object()
+                           .set("source", share.source)
+                           .set("weight", share.weight)
+                           .set("rows", share.rows)
+                           .set("rows_an_epoch", share.rows_an_epoch));
+    result.set("sources", shares);
+  }
   result.set("warnings", inspection.warnings.count);
   result.set("first_warnings", Json::array_of(inspection.warnings.first));
   return result;
@@ -53,6 +64,9 @@ std::string to_text(const TextInspection& inspection) {
         << static_cast<double>(inspection.characters) / static_cast<double>(inspection.predicted_tokens);
   out << "\n  " << inspection.batches << " batches of " << inspection.padding.positions << " positions in all, padding "
       << std::fixed << std::setprecision(2) << 100 * inspection.padding.fraction() << " %\n";
+  for (const TokenDataset::Share& share : inspection.shares)
+    out << "  " << printable(share.source) << ": weight " << std::defaultfloat << share.weight << ", "
+        << share.rows_an_epoch << " rows of an epoch of training, has " << share.rows << '\n';
   out << "  warnings: " << inspection.warnings.count << '\n';
   for (const std::string& warning : inspection.warnings.first) out << "    " << printable(warning) << '\n';
   return out.str();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/io/json_text.h"
 #include "data/text/token_set.h"
@@ -20,6 +21,7 @@ struct TextInspection {
   std::int64_t characters = 0;
   std::int64_t batches = 0;
   Padding padding;
+  std::vector<TokenDataset::Share> shares{};  ///< of what a mixture is made of
   Warnings warnings;
 };
 

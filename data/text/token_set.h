@@ -35,6 +35,7 @@ class HEARTH_API TokenDataset : public Dataset {
 
   /// The tokenizer of `input`, or of `target`.
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const TokenizerPointer& shared_tokenizer() const { return tokenizer_; }
   /// The most ids a row may have.
   virtual std::int64_t longest() const = 0;
   /// Rows of a batch of the longest where batches are filled up to a number of ids; 0 where the loader's options say
@@ -49,6 +50,16 @@ class HEARTH_API TokenDataset : public Dataset {
   virtual const LabelledText* labelled() const { return nullptr; }
   /// This set if its samples are pairs of sequences; otherwise null.
   virtual const PairDataset* pairs() const { return nullptr; }
+
+  /// What a set that is made of others takes of each.
+  struct Share {
+    std::string source;
+    double weight = 0;
+    std::int64_t rows = 0;  ///< that the source has in an epoch of its own
+    std::int64_t rows_an_epoch = 0;
+  };
+  /// Empty for a set that is made of none.
+  virtual std::vector<Share> shares() const { return {}; }
 
   /// Of the batches that a loader with these options makes.
   Padding padding(LoaderOptions options) const;
@@ -93,6 +104,14 @@ struct WindowOptions {
 HEARTH_API std::shared_ptr<const TokenDataset> text_windows(TokenizerPointer tokenizer, TokensPointer tokens,
                                                             std::int64_t first, std::int64_t last,
                                                             WindowOptions options);
+
+/// The same of whole documents, the sequences first..last - 1 of `tokens`: several share a row, and none goes on in
+/// another row unless it is longer than one. Batches have "segments" too, which keep the documents of a row apart.
+/// Where the next id is to be guessed, the first of a document is not. Which documents share a row is drawn anew in
+/// each epoch, among those of one length.
+HEARTH_API std::shared_ptr<const TokenDataset> packed_documents(TokenizerPointer tokenizer, TokensPointer tokens,
+                                                                std::int64_t first, std::int64_t last,
+                                                                WindowOptions options);
 
 struct PairOptions {
   /// Rows of a batch have about equal lengths: a batch is filled up to so many positions, source and target each. 0:

@@ -9,12 +9,13 @@
 #include "core/io/checksum.h"
 #include "data/checked_blocks.h"
 #include "data/source_bytes.h"
+#include "data/text/token_writer.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t header_size = 128, digest_size = 64;
+constexpr std::size_t header_size = Tokens::header_bytes, digest_size = 64;
 constexpr std::string_view magic = "HRTHTOK2", earlier_magic = "HRTHTOK1";
 enum Place : std::size_t {
   at_width = 8,
@@ -161,31 +162,33 @@ void Tokens::for_each_piece(F&& f) const {
   }
 }
 
-void Tokens::write(const std::string& path) const {
-  HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
-  const auto bytes_an_id = static_cast<std::size_t>(width());
-  std::vector<std::byte> payload(padded(static_cast<std::uint64_t>(size_) * bytes_an_id) + ends_.size() * 8);
-  for_each_piece([&](std::int64_t first, std::span<const std::int32_t> ids) {
-    std::byte* to = payload.data() + static_cast<std::size_t>(first) * bytes_an_id;
-    for (const std::int32_t id : ids) {
-      std::memcpy(to, &id, bytes_an_id);
-      to += bytes_an_id;
-    }
-  });
-  if (!ends_.empty()) std::memcpy(payload.data() + payload.size() - ends_.size() * 8, ends_.data(), ends_.size() * 8);
-  const std::vector<std::uint32_t> checksums = CheckedBlocks::checksums_of(payload);
+std::vector<std::byte> Tokens::header_of(const Meaning& meaning, std::uint64_t ids, std::uint64_t sequences,
+                                         std::uint32_t checksum) {
   Header header{};
   std::memcpy(header.data(), magic.data(), magic.size());
-  put(header, at_width, static_cast<std::uint32_t>(bytes_an_id));
-  put(header, at_tokens, static_cast<std::uint64_t>(size_));
-  put(header, at_sequences, static_cast<std::uint64_t>(ends_.size()));
-  put(header, at_characters, meaning_.characters);
-  put(header, at_vocabulary, static_cast<std::uint64_t>(meaning_.vocabulary));
-  put(header, at_checksum, crc32c(std::as_bytes(std::span(checksums))));
-  std::memcpy(header.data() + at_digest, meaning_.digest.data(), digest_size);
+  put(header, at_width, static_cast<std::uint32_t>(width_for(meaning.vocabulary)));
+  put(header, at_tokens, ids);
+  put(header, at_sequences, sequences);
+  put(header, at_characters, meaning.characters);
+  put(header, at_vocabulary, static_cast<std::uint64_t>(meaning.vocabulary));
+  put(header, at_checksum, checksum);
+  std::memcpy(header.data() + at_digest, meaning.digest.data(), digest_size);
   put(header, at_header_checksum, header_checksum(header));
-  const std::array<std::span<const std::byte>, 3> parts{header, payload, std::as_bytes(std::span(checksums))};
-  write_file_synced(path, parts);
+  return {header.begin(), header.end()};
+}
+
+void Tokens::write(const std::string& path) const {
+  HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
+  TokenWriter writer(path, meaning_.vocabulary, meaning_.digest);
+  writer.add_characters(meaning_.characters);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t sequence = 0; sequence < sequences(); ++sequence) {
+    ids.resize(static_cast<std::size_t>(length(sequence)));
+    copy(begin(sequence), length(sequence), ids.data());
+    writer.append(ids);
+    writer.end_sequence();
+  }
+  writer.finish();
 }
 
 void Tokens::verify() const {

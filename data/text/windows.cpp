@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/batch_maker.h"
 #include "data/order.h"
+#include "data/text/masking.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {
@@ -126,23 +127,13 @@ class WindowBatches : public OrderedBatches {
   // Returns how many ids are to be guessed. In order, the masks are those of epoch 0.
   std::int64_t mask(const std::int32_t* ids, std::int64_t count, std::uint64_t epoch, std::int64_t window,
                     std::int32_t* input, std::int64_t* labels) const {
-    Random random =
-        random_of(options().seed, Purpose::masks, options().shuffle ? epoch : 0, static_cast<std::uint32_t>(window));
     const WindowOptions& chosen = set_.options();
-    std::int64_t guessed = 0;
-    for (std::int64_t i = 0; i < chosen.length; ++i) {
-      input[i] = i < count ? ids[i] : filler();
-      labels[i] = ignored_label;
-      if (i >= count || random.uniform() >= chosen.mask_probability) continue;
-      labels[i] = ids[i];
-      ++guessed;
-      const double fate = random.uniform();
-      if (fate < 0.8)
-        input[i] = set_.tokenizer().special().mask;
-      else if (fate < 0.9)
-        input[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(set_.tokenizer().size())));
-    }
-    return guessed;
+    std::fill_n(input + count, chosen.length - count, filler());
+    std::fill_n(labels + count, chosen.length - count, ignored_label);
+    return mask_ids(
+        set_.tokenizer(), chosen.mask_probability,
+        random_of(options().seed, Purpose::masks, options().shuffle ? epoch : 0, static_cast<std::uint32_t>(window)),
+        ids, count, input, labels);
   }
 
   const TextWindows& set_;

@@ -64,11 +64,12 @@ class Bert::Layer : public nn::Module {
     register_module("intermediate", intermediate_);
     register_module("output", output_);
   }
-  Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
-  Tensor operator()(const Tensor& x, const Tensor& lengths) {
+  Tensor forward(const Tensor& x) override { return (*this)(x, {}, {}); }
+  Tensor operator()(const Tensor& x, const Tensor& lengths, const Tensor& segments) {
     return observed([&] {
       const double dropout = is_training() ? dropout_ : 0.0;
-      const Tensor seen = self_attention(qkv_(x), heads_, {.dropout = dropout, .key_lengths = lengths});
+      const Tensor seen =
+          self_attention(qkv_(x), heads_, {.dropout = dropout, .key_lengths = lengths, .segments = segments});
       const Tensor y = attended_(seen, x);
       return output_(intermediate_(y), y);
     });
@@ -134,20 +135,21 @@ Bert::Bert(const BertOptions& options)
 
 Tensor Bert::lengths(const Tensor& ids) const { return options_.pad < 0 ? Tensor{} : row_lengths(ids, options_.pad); }
 
-Tensor Bert::embed(const Tensor& ids) {
+Tensor Bert::embed(const Tensor& ids, const Tensor& segments) {
   HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= options_.context, "bert: token ids ",
                describe(ids), "; they are [N, T] with T from 1 to the context of ", options_.context);
   const std::int64_t first = options_.position_offset;
-  const Tensor positions = slice(positions_.weight, 0, first, first + ids.dim(1));
+  Tensor positions = slice(positions_.weight, 0, first, first + ids.dim(1));
+  if (segments.defined()) positions = hearth::embedding(positions, segment_positions(segments));
   return dropout_(norm_(words_(ids) + (segments_ ? positions + slice(segments_->weight, 0, 0, 1) : positions)));
 }
 
-Tensor Bert::encode(const Tensor& ids, const Tensor& lengths) {
-  Tensor y = embed(ids);
+Tensor Bert::encode(const Tensor& ids, const Tensor& lengths, const Tensor& segments) {
+  Tensor y = embed(ids, segments);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     auto& layer = static_cast<Layer&>(layers_[i]);
-    const auto call = [&layer, lengths](std::span<const Tensor> x) { return layer(x[0], lengths); };
-    y = options_.recompute ? nn::recomputed(layer, call, {y}) : layer(y, lengths);
+    const auto call = [&layer, lengths, segments](std::span<const Tensor> x) { return layer(x[0], lengths, segments); };
+    y = options_.recompute ? nn::recomputed(layer, call, {y}) : layer(y, lengths, segments);
   }
   return y;
 }
@@ -169,14 +171,25 @@ VocabularyModel::Head Bert::head() const {
 }
 
 Tensor Bert::features(const nn::Inputs& inputs) {
-  HEARTH_CHECK(UsageError, inputs.size() == 1, "bert: features: ", inputs.size(), " inputs; it takes ids");
-  HEARTH_CHECK(UsageError, predictions_ != nullptr, "bert: features: this model has no head over its vocabulary");
-  return observed([&] { return (*predictions_)(encode(inputs[0], lengths(inputs[0]))); });
+  return observed([&] { return predictions_of(inputs); });
 }
 
-Tensor Bert::forward(const Tensor& ids) {
-  if (predictions_) return linear((*predictions_)(encode(ids, lengths(ids))), words_.weight, predictions_->bias);
-  return outputs_of(embedding(ids));
+Tensor Bert::predictions_of(const nn::Inputs& inputs) {
+  HEARTH_CHECK(
+      UsageError, predictions_ != nullptr,
+      "bert: this model has no head over its vocabulary, and makes one result of each row; give it one sequence a "
+      "row, or the head masked_lm");
+  HEARTH_CHECK(UsageError, inputs.size() == 1 || inputs.size() == 2, "bert: ", inputs.size(),
+               " inputs; it takes ids, or ids and the segments of packed rows");
+  const bool packed = inputs.size() == 2;
+  return (*predictions_)(encode(inputs[0], packed ? Tensor() : lengths(inputs[0]), packed ? inputs[1] : Tensor()));
+}
+
+Tensor Bert::forward(const Tensor& ids) { return predictions_ ? forward_inputs({ids}) : outputs_of(embedding(ids)); }
+
+Tensor Bert::forward_inputs(const nn::Inputs& inputs) {
+  const Tensor y = predictions_of(inputs);
+  return linear(y, words_.weight, predictions_->bias);
 }
 
 Tensor Bert::embedding(const Tensor& ids) {

@@ -69,11 +69,15 @@ class HEARTH_API Bert : public nn::Module, public VocabularyModel, public Embedd
   /// ids [N, T] (i32 or i64), T <= context, to what the head gives: [N, T, vocabulary], [N, classes] or [N, width].
   /// ShapeError, DTypeError.
   Tensor forward(const Tensor& ids) override;
+  /// The same of {ids, segments}, for masked_lm: rows that hold several sequences, segments i32 [N, T, 2] as
+  /// attention() takes them. Positions begin anew in each sequence, which sees itself alone. UsageError for another
+  /// number of inputs, and for the other heads, which make one result of a row.
+  Tensor forward_inputs(const nn::Inputs& inputs) override;
   /// What the classifier sees of a text; of the head `embedding` the output itself. UsageError for masked_lm.
   Tensor embedding(const Tensor& ids) override;
   Tensor outputs_of(const Tensor& embedding) override;
-  /// The encoder alone: [N, T, width].
-  Tensor encode(const Tensor& ids, const Tensor& lengths);
+  /// The encoder alone: [N, T, width]. With segments, lengths are left out: padding is segments of its own.
+  Tensor encode(const Tensor& ids, const Tensor& lengths, const Tensor& segments = {});
   /// i32 [N]: tokens of each row before the padding at its end; undefined where there is no padding.
   Tensor lengths(const Tensor& ids) const;
   /// That of masked_lm.
@@ -85,7 +89,9 @@ class HEARTH_API Bert : public nn::Module, public VocabularyModel, public Embedd
   class Predictions;
   class Layer;
 
-  Tensor embed(const Tensor& ids);
+  /// What head masked_lm makes of {ids} or {ids, segments} in front of the token table.
+  Tensor predictions_of(const nn::Inputs& inputs);
+  Tensor embed(const Tensor& ids, const Tensor& segments);
   Tensor first_token(const Tensor& y) const;
   Tensor mean_of_tokens(const Tensor& y, const Tensor& lengths) const;
 

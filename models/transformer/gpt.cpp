@@ -43,9 +43,9 @@ class CausalAttention : public nn::Module {
     register_module("c_attn", in_);
     register_module("c_proj", out_);
   }
-  Tensor forward(const Tensor& x) override {
-    return out_(self_attention(project(x, 0), heads_,
-                               {.causal = true, .scale = scale_, .dropout = is_training() ? dropout_ : 0.0}));
+  Tensor forward(const Tensor& x) override { return attend(x, {}); }
+  Tensor operator()(const Tensor& x, const Tensor& segments) {
+    return observed([&] { return attend(x, segments); });
   }
   /// x stands behind the `length` tokens that the cache holds.
   Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
@@ -53,10 +53,15 @@ class CausalAttention : public nn::Module {
   }
 
  private:
+  Tensor attend(const Tensor& x, const Tensor& segments) {
+    const double dropout = is_training() ? dropout_ : 0.0;
+    return out_(self_attention(project(x, 0, segments), heads_,
+                               {.causal = true, .scale = scale_, .dropout = dropout, .segments = segments}));
+  }
   /// Queries, keys and values of tokens that stand from `first` on.
-  Tensor project(const Tensor& x, std::int64_t first) {
+  Tensor project(const Tensor& x, std::int64_t first, const Tensor& segments = {}) {
     const Tensor qkv = in_(x);
-    return rotates_ ? rotary_of_qkv(qkv, heads_, {.first_position = first}) : qkv;
+    return rotates_ ? rotary_of_qkv(qkv, heads_, {.first_position = first, .segments = segments}) : qkv;
   }
 
   std::int64_t heads_;
@@ -95,8 +100,9 @@ class Block : public nn::Module {
     register_module("mlp", mlp_);
     register_module("drop", dropout_);
   }
-  Tensor forward(const Tensor& x) override {
-    return around(x, [&](const Tensor& y) { return attention_(y); });
+  Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
+  Tensor operator()(const Tensor& x, const Tensor& segments) {
+    return observed([&] { return around(x, [&](const Tensor& y) { return attention_(y, segments); }); });
   }
   Tensor extend(const Tensor& x, AttentionCache& cache, std::int64_t length) {
     return observed([&] { return around(x, [&](const Tensor& y) { return attention_.extend(y, cache, length); }); });
@@ -133,6 +139,7 @@ const GptOptions& checked(const GptOptions& options) {
 
 Gpt::Gpt(const GptOptions& options)
     : context_(checked(options).context),
+      recompute_(options.recompute),
       tokens_(options.vocabulary, options.width, nn::init::normal(deviation)),
       dropout_(options.dropout),
       norm_(options.width, options.norm_eps, true) {
@@ -144,7 +151,6 @@ Gpt::Gpt(const GptOptions& options)
   }
   register_module("drop", dropout_);
   for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden, i);
-  blocks_.recompute(options.recompute);
   register_module("h", blocks_);
   register_module("ln_f", norm_);
   if (options.tie_head) return;
@@ -154,26 +160,44 @@ Gpt::Gpt(const GptOptions& options)
   register_module("lm_head", *head_);
 }
 
-Tensor Gpt::embed(const Tensor& ids, std::int64_t first) {
+Tensor Gpt::positions(std::int64_t first, std::int64_t length, const Tensor& segments) {
+  if (segments.defined()) return (*positions_)(segment_positions(segments));
+  return slice(positions_->weight, 0, first, first + length);
+}
+
+Tensor Gpt::embed(const Tensor& ids, std::int64_t first, const Tensor& segments) {
   const Tensor y = tokens_(ids);
-  return dropout_(positions_ ? y + slice(positions_->weight, 0, first, first + ids.dim(1)) : y);
+  return dropout_(positions_ ? y + positions(first, ids.dim(1), segments) : y);
 }
 
 Tensor Gpt::logits(const Tensor& y) { return head_ ? (*head_)(y) : linear(y, tokens_.weight, {}); }
 
-Tensor Gpt::trunk(const Tensor& ids) {
+Tensor Gpt::trunk(const Tensor& ids, const Tensor& segments) {
   HEARTH_CHECK(ShapeError, ids.rank() == 2 && ids.dim(1) >= 1 && ids.dim(1) <= context_, "gpt: token ids ",
                describe(ids), "; they are [N, T] with T from 1 to the context of ", context_);
-  return norm_(blocks_(embed(ids, 0)));
+  Tensor y = embed(ids, 0, segments);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    auto& block = static_cast<Block&>(blocks_[i]);
+    const auto call = [&block, segments](std::span<const Tensor> x) { return block(x[0], segments); };
+    y = recompute_ ? nn::recomputed(block, call, {y}) : block(y, segments);
+  }
+  return norm_(y);
 }
 
 Tensor Gpt::forward(const Tensor& ids) { return logits(trunk(ids)); }
 
+Tensor Gpt::forward_inputs(const nn::Inputs& inputs) {
+  HEARTH_CHECK(UsageError, inputs.size() == 2, "gpt: ", inputs.size(),
+               " inputs; it takes ids, or ids and the segments of packed rows");
+  return logits(trunk(inputs[0], inputs[1]));
+}
+
 VocabularyModel::Head Gpt::head() const { return {head_ ? head_->weight : tokens_.weight}; }
 
 Tensor Gpt::features(const nn::Inputs& inputs) {
-  HEARTH_CHECK(UsageError, inputs.size() == 1, "gpt: features: ", inputs.size(), " inputs; it takes ids");
-  return observed([&] { return trunk(inputs[0]); });
+  HEARTH_CHECK(UsageError, inputs.size() == 1 || inputs.size() == 2, "gpt: features: ", inputs.size(),
+               " inputs; it takes ids, or ids and the segments of packed rows");
+  return observed([&] { return trunk(inputs[0], inputs.size() == 2 ? inputs[1] : Tensor()); });
 }
 
 class Gpt::Decoder : public CachedDecoder {

@@ -44,6 +44,9 @@ class HEARTH_API Gpt : public nn::Module, public TextModel, public VocabularyMod
   /// ids [N, T] (i32 or i64), T <= context, to logits [N, T, vocabulary] for the token after each.
   /// ShapeError, DTypeError.
   Tensor forward(const Tensor& ids) override;
+  /// The same of {ids, segments}: rows that hold several sequences, segments i32 [N, T, 2] as attention() takes them.
+  /// Positions begin anew in each sequence, which sees itself alone. UsageError for another number of inputs.
+  Tensor forward_inputs(const nn::Inputs& inputs) override;
   /// Of sequences without a source. Keeps the keys and values of each layer.
   std::unique_ptr<TextDecoder> make_decoder(const DecoderOptions& options) override;
   Head head() const override;
@@ -52,11 +55,15 @@ class HEARTH_API Gpt : public nn::Module, public TextModel, public VocabularyMod
  private:
   class Decoder;
   /// Of ids that stand behind `first` others.
-  Tensor embed(const Tensor& ids, std::int64_t first);
-  Tensor trunk(const Tensor& ids);
+  Tensor embed(const Tensor& ids, std::int64_t first, const Tensor& segments = {});
+  /// What is added to the tokens of `length` that stand behind `first` others, or of segments.
+  Tensor positions(std::int64_t first, std::int64_t length, const Tensor& segments);
+  /// Of one text a row, or of segments.
+  Tensor trunk(const Tensor& ids, const Tensor& segments = {});
   Tensor logits(const Tensor& y);
 
   std::int64_t context_;
+  bool recompute_;
   nn::Embedding tokens_;
   std::unique_ptr<nn::Embedding> positions_;  ///< none where they are rotary
   nn::Dropout dropout_;

@@ -40,7 +40,7 @@ struct Attention {
   static constexpr OpInfo info{.name = "attention", .autocast = Autocast::low_precision, .autocast_inputs = 3};
   struct Saved {
     std::array<SavedTensor, 3> x;
-    SavedTensor bias, key_lengths, y;
+    SavedTensor bias, key_lengths, segments, y;
     Tensor lse;
     DType bias_dtype = DType::f32;
   };
@@ -64,13 +64,13 @@ struct Attention {
     return {part(x[0], 0), part(x[1], 0), part(x[1], 1)};
   }
 
-  kernels::AttentionArguments arguments(const std::array<Tensor, 3>& qkv, const Tensor& bias,
-                                        const Tensor& key_lengths) const {
-    return {qkv[0], qkv[1], qkv[2], bias, key_lengths, causal, query_offset, scale, dropout, key};
+  kernels::AttentionArguments arguments(const std::array<Tensor, 3>& qkv, const Tensor& bias, const Tensor& key_lengths,
+                                        const Tensor& segments) const {
+    return {qkv[0], qkv[1], qkv[2], bias, key_lengths, segments, causal, query_offset, scale, dropout, key};
   }
 
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& bias_in,
-                 const Tensor& key_lengths) const {
+                 const Tensor& key_lengths, const Tensor& segments_in) const {
     std::array<Tensor, 3> x{a, b, c};
     for (Tensor& each : x)
       if (each.defined()) each = with_dense_rows(each);
@@ -78,9 +78,10 @@ struct Attention {
     const Tensor& q = qkv[0];
     const Tensor bias = in_type(bias_in.defined() ? bias_in.contiguous() : bias_in, sum_type(q.dtype()));
     const Tensor lengths = key_lengths.defined() ? key_lengths.contiguous() : Tensor();
+    const Tensor segments = segments_in.defined() ? segments_in.contiguous() : Tensor();
     const Tensor y = Tensor::empty(q.shape(), q.dtype(), q.device());
     const Tensor lse = Tensor::empty({q.dim(0), q.dim(2), q.dim(1)}, sum_type(q.dtype()), q.device());
-    const auto given = arguments(qkv, bias, lengths);
+    const auto given = arguments(qkv, bias, lengths, segments);
     add_flops(given, 2);
     if (y.size() > 0) run_on(q.device(), [&](auto& stream) { kernels::attention(stream, given, y, lse); });
     const Tensor result = packing == Packing::none ? y : y.as_shape({y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
@@ -89,21 +90,22 @@ struct Attention {
       saved.bias = bias;
       if (bias.defined()) saved.bias_dtype = bias_in.dtype();
       saved.key_lengths = lengths;
+      saved.segments = segments;
       saved.y = y;
       saved.lse = lse;
     }
     return result;
   }
 
-  std::array<Tensor, 5> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
+  std::array<Tensor, 6> backward(const Saved& saved, const Tensor& dy_in, const NeedsGrad& needs) const {
     std::array<Tensor, 3> x;
-    std::array<Tensor, 5> gradients;
+    std::array<Tensor, 6> gradients;
     for (int i = 0; i < inputs(); ++i) {
       const auto at = static_cast<std::size_t>(i);
       x[at] = saved.x[at].get();
       gradients[at] = needs[at] ? needs.make(at, x[at].shape(), x[at].dtype()) : Tensor::empty_like(x[at]);
     }
-    const auto given = arguments(views(x), saved.bias.get(), saved.key_lengths.get());
+    const auto given = arguments(views(x), saved.bias.get(), saved.key_lengths.get(), saved.segments.get());
     const auto into = views({gradients[0], gradients[1], gradients[2]});
     const Tensor& y = saved.y.get();
     const Tensor dy = with_dense_rows(dy_in);
@@ -125,7 +127,8 @@ struct Attention {
     return gradients;
   }
 
-  /// `products` of Tq x Tk x D a head, half of them where half the keys are hidden.
+  /// `products` of Tq x Tk x D a head, half of them where half the keys are hidden. The lengths of
+  /// segments lie on the device, so they count as one.
   static void add_flops(const kernels::AttentionArguments& a, int products) {
     double seen = static_cast<double>(a.keys());
     if (a.causal)
@@ -160,12 +163,25 @@ void check_mask(const char* op, const Extents& e, DType dtype, const AttentionOp
   }
 }
 
+void check_segments(const char* op, const Extents& e, const AttentionOptions& options) {
+  const Tensor& segments = options.segments;
+  if (!segments.defined()) return;
+  HEARTH_CHECK(DTypeError, segments.dtype() == DType::i32, op, ": segments is ", describe(segments),
+               "; it must be i32");
+  HEARTH_CHECK(UsageError, e.tq == e.tk && options.query_offset == 0, op, ": segments of ", e.tq, " queries and ", e.tk,
+               " keys, ", options.query_offset,
+               " of them before the first query; only a whole sequence that attends to ", "itself has segments");
+  HEARTH_CHECK(ShapeError, segments.rank() == 3 && segments.shape() == (Shape{e.n, e.tq, 2}), op, ": segments is ",
+               segments.shape(), " for ", e.n, " samples of ", e.tq, " positions; it must be ", Shape{e.n, e.tq, 2});
+}
+
 Tensor run(const char* op, Packing packing, const Extents& e, const std::array<Tensor, 3>& x,
            const AttentionOptions& options) {
-  detail::check_devices(op, std::array{x[0], x[1], x[2], options.bias, options.key_lengths});
+  detail::check_devices(op, std::array{x[0], x[1], x[2], options.bias, options.key_lengths, options.segments});
   HEARTH_CHECK(ShapeError, e.width >= 1 && e.width <= max_head_width, op, ": heads of ", e.width,
                " channels; they must have from 1 to ", max_head_width, ": use more heads");
   check_mask(op, e, x[0].dtype(), options);
+  check_segments(op, e, options);
   HEARTH_CHECK(UsageError, options.query_offset >= 0, op, ": query_offset is ", options.query_offset,
                "; it counts the keys before the first query and is at least 0");
   HEARTH_CHECK(UsageError, options.causal || options.query_offset == 0, op, ": query_offset is ", options.query_offset,
@@ -178,7 +194,7 @@ Tensor run(const char* op, Packing packing, const Extents& e, const std::array<T
   checked_add(options.query_offset, e.tq, op);
   Attention attention{packing, e.heads, options.causal, options.query_offset, scale, options.dropout, {}};
   if (options.dropout > 0) attention.key = next_random_key();
-  return record(attention, x[0], x[1], x[2], wide_bias(options.bias), options.key_lengths);
+  return record(attention, x[0], x[1], x[2], wide_bias(options.bias), options.key_lengths, options.segments);
 }
 
 /// The width of a head where `parts` times `heads` of them make the channels of x [N, T, channels].

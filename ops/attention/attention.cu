@@ -107,10 +107,11 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Head<T>& 
   HEARTH_UNROLL
   for (int i = 0; i < Size::share; ++i) {
     const std::int64_t query = first_query + own_y() + side * i;
+    const Range seen = head.seen(p, query);
     HEARTH_UNROLL
     for (int j = 0; j < Size::share; ++j) {
       const std::int64_t key = first_key + own_x() + side * j;
-      if (!head.sees(p, query, key))
+      if (!seen.has(key))
         score[i][j] = -std::numeric_limits<P>::infinity();
       else if (p.bias != nullptr)
         score[i][j] += p.bias[head.h * p.bias_step + query * p.keys + key];
@@ -148,8 +149,8 @@ __global__ void __launch_bounds__(threads)
   P sum[Size::share][columns] = {}, most[Size::share], total[Size::share] = {};
   HEARTH_UNROLL
   for (int i = 0; i < Size::share; ++i) most[i] = -std::numeric_limits<P>::infinity();
-  const std::int64_t seen = head.seen(p, first + Size::tile);
-  for (std::int64_t key = 0; key < seen; key += Size::tile) {
+  const Range seen = head.seen(p, first, first + Size::tile);
+  for (std::int64_t key = seen.begin; key < seen.end; key += Size::tile) {
     load_rows<Size, columns>(p.k.head(head.n, head.h), p.k.row_step, key, head.keys, p.width, P(1), k);
     load_rows<Size, columns>(p.v.head(head.n, head.h), p.v.row_step, key, head.keys, p.width, P(1), v);
     __syncthreads();
@@ -257,8 +258,8 @@ __global__ void __launch_bounds__(threads)
   load_rows<Size, columns>(p.q.head(head.n, head.h), p.q.row_step, first, p.queries, p.width, p.scale, q);
   load_rows<Size, columns>(saved.dy.head(head.n, head.h), saved.dy.row_step, first, p.queries, p.width, P(1), dy);
   P sum[Size::share][columns] = {};
-  const std::int64_t seen = head.seen(p, first + Size::tile);
-  for (std::int64_t key = 0; key < seen; key += Size::tile) {
+  const Range seen = head.seen(p, first, first + Size::tile);
+  for (std::int64_t key = seen.begin; key < seen.end; key += Size::tile) {
     load_rows<Size, columns>(p.k.head(head.n, head.h), p.k.row_step, key, head.keys, p.width, P(1), k);
     load_rows<Size, columns>(p.v.head(head.n, head.h), p.v.row_step, key, head.keys, p.width, P(1), v);
     __syncthreads();
@@ -291,10 +292,8 @@ __global__ void __launch_bounds__(threads)
   load_rows<Size, columns>(p.k.head(head.n, head.h), p.k.row_step, first, head.keys, p.width, P(1), k);
   load_rows<Size, columns>(p.v.head(head.n, head.h), p.v.row_step, first, head.keys, p.width, P(1), v);
   P sum_k[Size::share][columns] = {}, sum_v[Size::share][columns] = {};
-  // The first query that sees a key of the tile.
-  std::int64_t start = p.causal && first > p.query_offset ? (first - p.query_offset) / Size::tile * Size::tile : 0;
-  if (first >= head.keys) start = p.queries;
-  for (std::int64_t query = start; query < p.queries; query += Size::tile) {
+  const Range seeing = head.seeing(p, first, first + Size::tile);
+  for (std::int64_t query = seeing.begin / Size::tile * Size::tile; query < seeing.end; query += Size::tile) {
     load_rows<Size, columns>(p.q.head(head.n, head.h), p.q.row_step, query, p.queries, p.width, p.scale, q);
     load_rows<Size, columns>(saved.dy.head(head.n, head.h), saved.dy.row_step, query, p.queries, p.width, P(1), dy);
     __syncthreads();
@@ -341,7 +340,8 @@ __global__ void __launch_bounds__(threads)
   P sum[Size::share][Size::share] = {};
   for (std::int64_t at = begin; at < end; ++at) {
     const Head<T> head(p, at * shares.heads + matrix % shares.heads);
-    if (key >= head.seen(p, first + Size::tile)) continue;
+    const Range seen = head.seen(p, first, first + Size::tile);
+    if (key >= seen.end || key + Size::tile <= seen.begin) continue;
     load_rows<Size, columns>(p.q.head(head.n, head.h), p.q.row_step, first, p.queries, p.width, p.scale, q);
     load_rows<Size, columns>(saved.dy.head(head.n, head.h), saved.dy.row_step, first, p.queries, p.width, P(1), dy);
     load_rows<Size, columns>(p.k.head(head.n, head.h), p.k.row_step, key, head.keys, p.width, P(1), k);
@@ -427,7 +427,7 @@ void attention_portable(Stream& stream, const AttentionArguments& a, const Tenso
     const std::int64_t tiles = tiles_of(a.queries(), Size::tile);
     launch(stream, "attention",
            {blocks_for(a.batch() * a.heads() * tiles, 1), threads, (3 * Size::rows + Size::weights) * sizeof(P),
-            bytes_of(a.q, a.k, a.v, a.bias, y, lse)},
+            bytes_of(a.q, a.k, a.v, a.bias, a.segments, y, lse)},
            attend<T, columns>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<P>(), tiles);
   });
 }
@@ -462,7 +462,7 @@ void attention_grad_portable(Stream& stream, const AttentionArguments& a, const 
     const Saved<T> saved{heads_of<const T>(given.dy), given.lse.data<P>(), delta.data<P>()};
     const std::int64_t heads = a.batch() * a.heads();
     const std::int64_t down = tiles_of(a.queries(), Size::tile), across = tiles_of(a.keys(), Size::tile);
-    const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, given.dy, given.lse, delta);
+    const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, a.segments, given.dy, given.lse, delta);
     launch(stream, "attention_grad q",
            {blocks_for(heads * down, 1), threads, (4 * Size::rows + Size::weights) * sizeof(P),
             moved + bytes_of(gradients.dq)},

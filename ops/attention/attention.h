@@ -28,6 +28,11 @@ struct AttentionOptions {
   /// i32 [N]: sample n has key_lengths[n] keys, the rest is padding. Numbers beyond [0, Tk] count as the nearest of
   /// it. Absent: all Tk. They may lie on the device and change between replays of a captured step.
   Tensor key_lengths = {};
+  /// i32 [N, T, 2], of a sequence that attends to itself (Tq = Tk = T, no query_offset), cut into segments: of each
+  /// position the first one of its segment and the one behind the last. Queries see the keys of their own segment only,
+  /// at a cost that is about the sum of the squares of the segments' lengths. Segments follow each other; which keys
+  /// are seen where they do not is undefined. On the device as key_lengths. Absent: one segment.
+  Tensor segments = {};
 };
 
 /// The largest head that attention takes.
@@ -60,6 +65,7 @@ struct AttentionArguments {
   Tensor q, k, v;
   Tensor bias;         ///< absent, or contiguous [H or 1, Tq, Tk] in the type that sums are kept in
   Tensor key_lengths;  ///< absent, or contiguous i32 [N]
+  Tensor segments{};   ///< absent, or contiguous i32 [N, T, 2]
   bool causal = false;
   std::int64_t query_offset = 0;
   double scale = 1.0;

@@ -79,9 +79,10 @@ void attend(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, T* y
   constexpr int lanes = block_queries<P>;
   const AttentionProblem& problem = *head.problem;
   const std::int64_t width = problem.width, pitch = pitch_of<P>(width);
-  // Of the last block of the piece, which sees the most keys.
-  const std::int64_t keys = visible_keys(head, std::max(begin, end - 1));
-  const std::int64_t rows = rounded_up(keys, panel_rows<P>);
+  // Those of the last block of the piece end last, those of the first begin first.
+  const std::int64_t first_key = first_visible_key(head, begin);
+  const std::int64_t keys = std::max(first_key, visible_keys(head, std::max(begin, end - 1)));
+  const std::int64_t rows = rounded_up(keys - first_key, panel_rows<P>);
   cpu::Scratch scratch;
   P* const k_rows = scratch.take<P>(std::max(rows, std::int64_t{lanes}) * pitch);
   P* const k_turned = scratch.take<P>(rows * pitch);
@@ -91,9 +92,9 @@ void attend(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, T* y
   P* const memory = scratch.take<P>(2 * block_keys * lanes);
   P* const factors = memory + block_keys * lanes;
   P* const weighted = scratch.take<P>(pitch * lanes);
-  pack_rows(x.k, x.k_step, keys, rows, width, P(1), k_rows);
+  pack_rows(x.k + first_key * x.k_step, x.k_step, keys - first_key, rows, width, P(1), k_rows);
   turn_rows(k_rows, rows, pitch, k_turned);
-  pack_rows(x.v, x.v_step, keys, rows, width, P(1), v_rows);
+  pack_rows(x.v + first_key * x.v_step, x.v_step, keys - first_key, rows, width, P(1), v_rows);
   P* const q_rows = k_rows;  // not needed any more
   for (std::int64_t first = begin; first < end; first += lanes) {
     const std::int64_t inside = std::min<std::int64_t>(lanes, end - first);
@@ -101,10 +102,10 @@ void attend(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, T* y
     turn(q_rows, pitch, lanes, pitch, q_turned, lanes);
     std::fill_n(weighted, pitch * lanes, P(0));
     RunningSoftmax<P> running;
-    const std::int64_t seen = visible_keys(head, first);
-    for (std::int64_t key = 0; key < seen; key += block_keys) {
+    const std::int64_t seen = std::min(keys, visible_keys(head, first));
+    for (std::int64_t key = std::max(first_key, first_visible_key(head, first)); key < seen; key += block_keys) {
       const std::int64_t count = std::min(block_keys, seen - key);
-      multiply_rows(k_turned, key, count, width, q_turned, scores);
+      multiply_rows(k_turned, key - first_key, count, width, q_turned, scores);
       mask_scores(head, first, key, count, memory, scores);
       running.add(scores, count, weighted, width);
       if (problem.dropout > 0) {
@@ -113,7 +114,7 @@ void attend(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, T* y
         for (std::int64_t e = 0; e < count * lanes; ++e) scores[e] *= factors[e];
       }
       for (std::int64_t d = 0; d < pitch; d += tile_rows)
-        multiply_tile<tile_rows, 2, true, P>({v_rows + key * pitch + d, 1, pitch}, count, scores, lanes,
+        multiply_tile<tile_rows, 2, true, P>({v_rows + (key - first_key) * pitch + d, 1, pitch}, count, scores, lanes,
                                              weighted + d * lanes, lanes, true);
     }
     alignas(64) P inverse[lanes];
@@ -135,11 +136,12 @@ void attend_row(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, 
   using P = acc_t<T>;
   const AttentionProblem& problem = *head.problem;
   const std::int64_t width = problem.width;
-  const std::int64_t keys = problem.causal ? std::min(head.keys, problem.query_offset + query + 1) : head.keys;
+  const std::int64_t first = head.first_key(query), end = head.end_key(query);
+  const std::int64_t keys = problem.causal ? std::min(end, problem.query_offset + query + 1) : end;
   const T* const q = x.q + query * x.q_step;
   const P scale = static_cast<P>(problem.scale);
   P most = -std::numeric_limits<P>::infinity();
-  for (std::int64_t j = 0; j < keys; ++j) {
+  for (std::int64_t j = first; j < keys; ++j) {
     const T* const k = x.k + j * x.k_step;
     P score = 0;
 #pragma omp simd reduction(+ : score)
@@ -151,12 +153,12 @@ void attend_row(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, 
   const P shift = most == -std::numeric_limits<P>::infinity() ? P(0) : most;
   P sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < keys; ++j) {
+  for (std::int64_t j = first; j < keys; ++j) {
     weights[j] = exp_of_negative(weights[j] - shift);
     sum += weights[j];
   }
   std::fill_n(sums, width, P(0));
-  for (std::int64_t j = 0; j < keys; ++j) {
+  for (std::int64_t j = first; j < keys; ++j) {
     const T* const v = x.v + j * x.v_step;
     const P weight = weights[j];
 #pragma omp simd

@@ -19,8 +19,9 @@ struct Problem {
   bool cached = false;  ///< there are keys before the first query
   bool alike = true;    ///< dy lies like y
   bool shares = false;  ///< heads, rows or samples are one by expand()
-  bool large = false;   ///< an element of a head may lie 2^31 elements from its first
-  int device = 0;       ///< its index
+  bool segments = false;
+  bool large = false;  ///< an element of a head may lie 2^31 elements from its first
+  int device = 0;      ///< its index
 
   DType dtype() const { return shape.forward.dtype; }
   std::int64_t width() const { return shape.forward.width; }
@@ -32,8 +33,9 @@ std::ostream& operator<<(std::ostream& out, const Problem& p) {
   out << (p.gradient ? "gradient" : "forward") << " of " << a.dtype << ", " << a.batch << " samples, " << a.heads
       << " heads of " << a.width << ", " << a.queries << " queries, " << a.keys << " keys";
   if (a.bias_heads > 0) out << ", bias for " << a.bias_heads << " heads";
-  return out << (a.causal ? ", causal" : "") << (a.lengths ? ", lengths" : "") << (p.drops ? ", dropout" : "")
-             << (p.cached ? ", keys before the queries" : "") << (p.aligned ? "" : ", rows not aligned to 16 bytes");
+  return out << (a.causal ? ", causal" : "") << (a.lengths ? ", lengths" : "") << (p.segments ? ", segments" : "")
+             << (p.drops ? ", dropout" : "") << (p.cached ? ", keys before the queries" : "")
+             << (p.aligned ? "" : ", rows not aligned to 16 bytes");
 }
 
 bool rows_are_aligned(const Tensor& x) {
@@ -60,12 +62,14 @@ std::string low_precision_unsupported(const Problem& p, std::int64_t most) {
 
 std::string mma_unsupported(const Problem& p) {
   if (p.large) return "a head's rows, or its queries times keys, are too far apart for indices of 32 bits";
+  if (p.segments && p.shape.forward.bias_heads > 0) return "a bias beside segments";
   return low_precision_unsupported(p, max_mma_width);
 }
 
 std::string library_unsupported(const Problem& p) {
   if (std::string reason = low_precision_unsupported(p, max_head_width); !reason.empty()) return reason;
   if (p.drops) return "dropout draws by Hearth's own counters, and cuDNN by its own";
+  if (p.segments) return "the sequences are cut into segments";
   if (p.cached) return "there are keys before the first query";
   if (p.shares) return "heads, rows or samples are shared by expand()";
   if (!p.alike) return "dy does not lie like y";
@@ -92,6 +96,7 @@ Problem problem_of(const AttentionArguments& a, const Tensor& y) {
   problem.device = y.device().index;
   problem.drops = a.dropout > 0;
   problem.cached = a.query_offset > 0;
+  problem.segments = a.segments.defined();
   problem.aligned = true;
   for (const Tensor* const x : {&a.q, &a.k, &a.v, &y}) {
     problem.aligned = problem.aligned && rows_are_aligned(*x);

@@ -123,8 +123,9 @@ void attend_grad(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x,
   constexpr int lanes = block_queries<P>;
   const AttentionProblem& problem = *head.problem;
   const std::int64_t width = problem.width, pitch = pitch_of<P>(width);
-  const std::int64_t keys = visible_keys(head, std::max(begin, end - 1));
-  const std::int64_t rows = rounded_up(keys, panel_rows<P>);
+  const std::int64_t first_key = first_visible_key(head, begin);
+  const std::int64_t keys = std::max(first_key, visible_keys(head, std::max(begin, end - 1)));
+  const std::int64_t rows = rounded_up(keys - first_key, panel_rows<P>);
   cpu::Scratch scratch;
   P* const v_rows = scratch.take<P>(rows * pitch);
   P* const v_turned = scratch.take<P>(rows * pitch);
@@ -132,18 +133,18 @@ void attend_grad(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x,
   P* const k_turned = scratch.take<P>(rows * pitch);
   const bool drops = problem.dropout > 0;
   QueryBlock<P> block(scratch, pitch);
-  pack_rows(x.v, x.v_step, keys, rows, width, P(1), v_rows);
+  pack_rows(x.v + first_key * x.v_step, x.v_step, keys - first_key, rows, width, P(1), v_rows);
   turn_rows(v_rows, rows, pitch, v_turned);
-  pack_rows(x.k, x.k_step, keys, rows, width, P(1), k_rows);
+  pack_rows(x.k + first_key * x.k_step, x.k_step, keys - first_key, rows, width, P(1), k_rows);
   turn_rows(k_rows, rows, pitch, k_turned);
   for (std::int64_t first = begin; first < end; first += lanes) {
     const std::int64_t inside = std::min<std::int64_t>(lanes, end - first);
     block.load(problem, x, g, lse, first, inside);
-    const std::int64_t seen = visible_keys(head, first);
-    for (std::int64_t key = 0; key < seen; key += block_keys) {
+    const std::int64_t seen = std::min(keys, visible_keys(head, first));
+    for (std::int64_t key = std::max(first_key, first_visible_key(head, first)); key < seen; key += block_keys) {
       const std::int64_t count = std::min(block_keys, seen - key);
-      multiply_rows(k_turned, key, count, width, block.q_turned, block.weights);
-      multiply_rows(v_turned, key, count, width, block.dy_turned, block.slopes);
+      multiply_rows(k_turned, key - first_key, count, width, block.q_turned, block.weights);
+      multiply_rows(v_turned, key - first_key, count, width, block.dy_turned, block.slopes);
       mask_scores(head, first, key, count, block.memory, block.weights);
       if (drops)
         draw_block<block_queries<P>>(head.draws(), problem.queries, problem.keys, first, key, count, block.memory,
@@ -152,8 +153,8 @@ void attend_grad(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x,
       add_outer(block.weights, block.dy_rows, count, pitch, dv + key * pitch);
       add_outer(block.slopes, block.q_rows, count, pitch, dk + key * pitch);
       for (std::int64_t d = 0; d < pitch; d += tile_rows)
-        multiply_tile<tile_rows, 2, true, P>({k_rows + key * pitch + d, 1, pitch}, count, block.slopes, lanes,
-                                             block.dq + d * lanes, lanes, true);
+        multiply_tile<tile_rows, 2, true, P>({k_rows + (key - first_key) * pitch + d, 1, pitch}, count, block.slopes,
+                                             lanes, block.dq + d * lanes, lanes, true);
       if (dbias != nullptr) add_bias_slopes(problem, block.slopes, first, inside, key, count, block.memory, dbias);
     }
     alignas(64) P factors[lanes];

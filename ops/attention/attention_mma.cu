@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "ops/attention/kernels.h"
+#include "ops/attention/mma_head.cuh"
 #include "ops/attention/mma_rows.cuh"
 #include "ops/attention/problem.cuh"
 
@@ -20,22 +21,12 @@ namespace {
 using namespace cuda;
 using namespace attention_problem;
 using namespace attention_mma_rows;
+using namespace attention_mma_head;
 
 constexpr int warps = 4;
 constexpr int threads = warps * warp_size;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float log2_of_e = 1.4426950408889634f, log_of_2 = 0.6931471805599453f;
-
-// What a kernel looks for at all. With a bias, which is rare, it looks for everything.
-struct Plain {
-  static constexpr bool bias = false, draws = false;
-};
-struct Dropping {
-  static constexpr bool bias = false, draws = true;
-};
-struct Biased {
-  static constexpr bool bias = true, draws = true;
-};
 
 /// How a kernel for heads of up to `channels` channels is cut: a warp makes `tiles` times 16 rows while `passing` rows
 /// pass by at a time, and nvcc is told how many blocks shall find registers (else it spills to have more).
@@ -58,83 +49,6 @@ template <int width, class Form>
 using KeyCut = Cut<width, (Form::bias || width > 64 ? 1 : 2), (width == 64 && !Form::bias ? 16 : 32),
                    (Form::bias && width <= 64 ? 3 : 2)>;
 
-/// What a block knows of its head, in few registers.
-template <class T>
-struct OwnHead {
-  unsigned number;  ///< among all heads of the batch
-  unsigned n, h;
-  int queries, keys, offset;
-  bool causal;
-
-  __device__ OwnHead(const Problem<T>& p, unsigned index)
-      : number(index),
-        n(index / static_cast<unsigned>(p.heads)),
-        h(index % static_cast<unsigned>(p.heads)),
-        queries(static_cast<int>(p.queries)),
-        keys(static_cast<int>(p.keys)),
-        offset(static_cast<int>(p.query_offset < p.keys ? p.query_offset : p.keys)),
-        causal(p.causal) {
-    if (p.lengths == nullptr) return;
-    const int length = p.lengths[n];
-    keys = length < 0 ? 0 : length < keys ? length : keys;
-  }
-  /// Where the rows of one of the head's numbers begin.
-  template <class E>
-  __device__ E* row_of(E* rows) const {
-    return rows + static_cast<std::int64_t>(number) * queries;
-  }
-
-  template <class E>
-  __device__ E* of(const Heads<E>& heads) const {
-    return heads.head(n, h);
-  }
-  /// Keys that the query sees: those below this number.
-  __device__ int seen(int query) const {
-    const int past = offset + query + 1;
-    return causal && past < keys ? past : keys;
-  }
-  /// Keys that the queries below this one see.
-  __device__ int seen_before(int query) const { return seen((query < queries ? query : queries) - 1); }
-  /// The first query that sees the key.
-  __device__ int first_query(int key) const {
-    return key >= keys ? queries : causal && key > offset ? key - offset : 0;
-  }
-};
-
-/// The draws of a head: dropout multiplies the weight of element query * keys + key with 0 or `kept`.
-struct HeadDraws {
-  const Draws& draws;
-  std::int64_t strip;
-  unsigned offset, keys;
-  float kept;
-
-  template <class T>
-  __device__ HeadDraws(const Problem<T>& p, std::int64_t head)
-      : draws(p.draws), keys(static_cast<unsigned>(p.keys)), kept(static_cast<float>(p.draws.kept)) {
-    const std::int64_t first = p.draws.first_element + head * p.queries * p.keys;
-    strip = first / dropout_strip;
-    offset = static_cast<unsigned>(first % dropout_strip);
-  }
-  /// f(i, factor) for the keys key, key + 16, ... of a query: one Philox block serves up to four.
-  template <int count, class F>
-  __device__ __forceinline__ void each(int query, int key, F&& f) const {
-    constexpr unsigned length = dropout_strip;
-    const unsigned first = offset + static_cast<unsigned>(query) * keys + static_cast<unsigned>(key);
-    const int lane = static_cast<int>(first % 16);
-    unsigned own = first / length;
-    auto words = draw_words(draws, strip + own, lane);
-    HEARTH_UNROLL
-    for (int i = 0; i < count; ++i) {
-      const unsigned element = first + 16 * static_cast<unsigned>(i);
-      if (element / length != own) {
-        own = element / length;
-        words = draw_words(draws, strip + own, lane);
-      }
-      f(i, word_of(words, static_cast<int>(element % length) / 16) >= draws.threshold ? kept : 0.0f);
-    }
-  }
-};
-
 /// Starts to bring `rows` rows of a head from row `first` on; zeros behind row `end` and the head's width.
 template <int rows, int width, class T>
 __device__ __forceinline__ void start_rows(const T* head, std::int64_t row_step, int first, int end, int own_width,
@@ -153,8 +67,8 @@ __device__ __forceinline__ void start_rows(const T* head, std::int64_t row_step,
 }
 
 /// Starts to bring keys and values from row `key` on.
-template <class Size, class T>
-__device__ __forceinline__ void start_keys(const Problem<T>& p, const OwnHead<T>& own, int key, T* k, T* v) {
+template <class Size, class T, class Form>
+__device__ __forceinline__ void start_keys(const Problem<T>& p, const OwnHead<T, Form>& own, int key, T* k, T* v) {
   start_rows<Size::passing, Size::width>(own.of(p.k), p.k.row_step, key, own.keys, p.width, k);
   start_rows<Size::passing, Size::width>(own.of(p.v), p.v.row_step, key, own.keys, p.width, v);
 }
@@ -192,13 +106,31 @@ __device__ __forceinline__ void each_value(float (&values)[Size::tiles][Size::pa
   }
 }
 
+/// -infinity for the keys that the queries `first` on do not see: those of other segments among them.
+template <class Size, class T, class Form>
+__device__ __forceinline__ void hide_other_segments(const OwnHead<T, Form>& own, int first, int key,
+                                                    float (&score)[Size::tiles][Size::passing / 8][4]) {
+  if (key >= own.first_seen(first + Size::warp_rows - 1) && key + Size::passing <= own.seen(first)) return;
+  HEARTH_UNROLL
+  for (int i = 0; i < 2 * Size::tiles; ++i) {
+    const int query = first + 16 * (i / 2) + own_row(2 * (i % 2));
+    const int begin = own.first_seen(query), end = own.seen(query);
+    HEARTH_UNROLL
+    for (int j = 0; j < Size::passing / 4; ++j) {
+      const int column = key + 8 * (j / 2) + own_column(j % 2);
+      if (column < begin || column >= end) score[i / 2][j / 2][2 * (i % 2) + j % 2] = -infinity;
+    }
+  }
+}
+
 /// From the products of queries `first` on and keys `key` on to their scores: scaled, the bias added, -infinity where
 /// the key is hidden.
 template <class Form, class Size, class T>
-__device__ __forceinline__ void finish_scores(const Problem<T>& p, const OwnHead<T>& own, int first, int key,
+__device__ __forceinline__ void finish_scores(const Problem<T>& p, const OwnHead<T, Form>& own, int first, int key,
                                               float (&score)[Size::tiles][Size::passing / 8][4]) {
   const float scale = p.scale * log2_of_e;
   each_value<Size>(score, [&](float& value, int, int, int) { value *= scale; });
+  if constexpr (Form::segments) return hide_other_segments<Size>(own, first, key, score);
   const float* const bias = Form::bias && p.bias != nullptr ? p.bias + own.h * p.bias_step : nullptr;
   const bool whole = key + Size::passing <= own.seen(first);
   if (whole && bias == nullptr) return;
@@ -265,25 +197,25 @@ __global__ void __launch_bounds__(threads, ForwardCut<width, Form>::blocks_at_on
   using Size = ForwardCut<width, Form>;
   T* const q = dynamic_shared<T>();
   T *const k = q + Size::block, *const v = k + 2 * Size::step;
-  const OwnHead<T> own(p, blockIdx.x / blocks);
+  const OwnHead<T, Form> own(p, blockIdx.x / blocks);
   // The last queries see the most keys when the mask is causal, so their blocks start first.
   const int first = static_cast<int>(blocks - 1 - blockIdx.x % blocks) * Size::block_rows;
-  const int end = own.seen_before(first + Size::block_rows);
+  const int begin = own.first_seen(first), end = own.seen_before(first + Size::block_rows);
   const auto start = [&](int key, int stage) {
     if (key < end) start_keys<Size>(p, own, key, k + stage * Size::step, v + stage * Size::step);
     cp_async_commit();
   };
   start_rows<Size::block_rows, width>(own.of(p.q), p.q.row_step, first, own.queries, p.width, q);
-  start(0, 0);
-  const int row = warp_number() * Size::warp_rows, query = first + row;
+  start(begin, 0);
+  const int row = warp_number() * Size::warp_rows, query = first + row, own_begin = own.first_seen(query);
   const int own_end = query < own.queries ? own.seen_before(query + Size::warp_rows) : 0;
   Weighted<Size> to;
   int stage = 0;
-  for (int key = 0; key < end; key += Size::passing) {
+  for (int key = begin; key < end; key += Size::passing) {
     cp_async_wait<0>();
     __syncthreads();
     start(key + Size::passing, 1 - stage);
-    if (key < own_end) {
+    if (key < own_end && key + Size::passing > own_begin) {
       float weight[Size::tiles][Size::passing / 8][4];
       multiply_rows<width, Size::passing>(q + row * Size::pitch, k + stage * Size::step, weight);
       finish_scores<Form, Size>(p, own, query, key, weight);
@@ -315,17 +247,17 @@ __global__ void __launch_bounds__(threads, QueryCut<width, Form>::blocks_at_once
   using Size = QueryCut<width, Form>;
   T* const q = dynamic_shared<T>();
   T *const dy = q + Size::block, *const k = dy + Size::block, *const v = k + 2 * Size::step;
-  const OwnHead<T> own(p, blockIdx.x / blocks);
+  const OwnHead<T, Form> own(p, blockIdx.x / blocks);
   const int first = static_cast<int>(blocks - 1 - blockIdx.x % blocks) * Size::block_rows;
-  const int end = own.seen_before(first + Size::block_rows);
+  const int begin = own.first_seen(first), end = own.seen_before(first + Size::block_rows);
   const auto start = [&](int key, int stage) {
     if (key < end) start_keys<Size>(p, own, key, k + stage * Size::step, v + stage * Size::step);
     cp_async_commit();
   };
   start_rows<Size::block_rows, width>(own.of(p.q), p.q.row_step, first, own.queries, p.width, q);
   start_rows<Size::block_rows, width>(own.of(saved.dy), saved.dy.row_step, first, own.queries, p.width, dy);
-  start(0, 0);
-  const int row = warp_number() * Size::warp_rows, query = first + row;
+  start(begin, 0);
+  const int row = warp_number() * Size::warp_rows, query = first + row, own_begin = own.first_seen(query);
   const int own_end = query < own.queries ? own.seen_before(query + Size::warp_rows) : 0;
   float lse[Size::tiles][2], delta[Size::tiles][2];
   HEARTH_UNROLL
@@ -336,11 +268,11 @@ __global__ void __launch_bounds__(threads, QueryCut<width, Form>::blocks_at_once
   }
   float sum[Size::tiles][width / 8][4] = {};
   int stage = 0;
-  for (int key = 0; key < end; key += Size::passing) {
+  for (int key = begin; key < end; key += Size::passing) {
     cp_async_wait<0>();
     __syncthreads();
     start(key + Size::passing, 1 - stage);
-    if (key < own_end) {
+    if (key < own_end && key + Size::passing > own_begin) {
       float weight[Size::tiles][Size::passing / 8][4], slope[Size::tiles][Size::passing / 8][4];
       multiply_rows<width, Size::passing>(q + row * Size::pitch, k + stage * Size::step, weight);
       multiply_rows<width, Size::passing>(dy + row * Size::pitch, v + stage * Size::step, slope);
@@ -361,13 +293,14 @@ __global__ void __launch_bounds__(threads, QueryCut<width, Form>::blocks_at_once
 /// From the transposed products of keys `first` on with queries and of v with dy to weights, dropped, and slopes of the
 /// scores. `lse` (in units of log 2) and `delta` are those of queries `query` on.
 template <class Form, class Size, class T>
-__device__ __forceinline__ void weigh_transposed(const Problem<T>& p, const OwnHead<T>& own, int first, int query,
+__device__ __forceinline__ void weigh_transposed(const Problem<T>& p, const OwnHead<T, Form>& own, int first, int query,
                                                  const float* lse, const float* delta,
                                                  float (&weight)[Size::tiles][Size::passing / 8][4],
                                                  float (&slope)[Size::tiles][Size::passing / 8][4]) {
   const float scale = p.scale * log2_of_e;
   const float* const bias = Form::bias && p.bias != nullptr ? p.bias + own.h * p.bias_step : nullptr;
-  const bool whole = query >= own.first_query(first + Size::warp_rows - 1);
+  const bool whole = query >= own.first_query(first + Size::warp_rows - 1) &&
+                     (!Form::segments || query + Size::passing <= own.end_query(first));
   const HeadDraws draws(p, own.number);
   HEARTH_UNROLL
   for (int j = 0; j < Size::passing / 8; ++j) {
@@ -381,7 +314,8 @@ __device__ __forceinline__ void weigh_transposed(const Problem<T>& p, const OwnH
         draws.template each<Size::tiles>(query + column, key, [&](int tile, float drawn) { factor[tile] = drawn; });
       HEARTH_UNROLL
       for (int tile = 0; tile < Size::tiles; ++tile) {
-        const bool hidden = !whole && query + column < own.first_query(key + 16 * tile);
+        const bool hidden = !whole && (query + column < own.first_query(key + 16 * tile) ||
+                                       (Form::segments && query + column >= own.end_query(key + 16 * tile)));
         float score = weight[tile][j][e] * scale;
         if (bias != nullptr && !hidden && query + column < own.queries)
           score += bias[(query + column) * static_cast<int>(p.keys) + key + 16 * tile] * log2_of_e;
@@ -402,13 +336,14 @@ __global__ void __launch_bounds__(threads, KeyCut<width, Form>::blocks_at_once)
   T* const k = dynamic_shared<T>();
   T *const v = k + Size::block, *const q = v + Size::block, *const dy = q + 2 * Size::step;
   float* const rows = reinterpret_cast<float*>(dy + 2 * Size::step);  // [stages][lse, delta][passing]
-  const OwnHead<T> own(p, blockIdx.x / blocks);
+  const OwnHead<T, Form> own(p, blockIdx.x / blocks);
   const int first = static_cast<int>(blockIdx.x % blocks) * Size::block_rows;
   const int begin = own.first_query(first) / passing * passing, thread = static_cast<int>(threadIdx.x);
+  const int end = own.end_query(first + Size::block_rows - 1);
   const T *const queries = own.of(p.q), *const slopes = own.of(saved.dy);
   const float* const of_row = own.row_of(thread < passing ? saved.lse : saved.delta);
   const auto start = [&](int query, int stage) {
-    if (query < own.queries) {
+    if (query < end) {
       start_rows<passing, width>(queries, p.q.row_step, query, own.queries, p.width, q + stage * Size::step);
       start_rows<passing, width>(slopes, saved.dy.row_step, query, own.queries, p.width, dy + stage * Size::step);
       const int row = query + thread % passing;
@@ -424,11 +359,12 @@ __global__ void __launch_bounds__(threads, KeyCut<width, Form>::blocks_at_once)
   const int row = warp_number() * Size::warp_rows, key = first + row, own_begin = own.first_query(key);
   float sum_k[Size::tiles][width / 8][4] = {}, sum_v[Size::tiles][width / 8][4] = {};
   int stage = 0;
-  for (int query = begin; query < own.queries; query += passing) {
+  for (int query = begin; query < end; query += passing) {
     cp_async_wait<0>();
     __syncthreads();
     start(query + passing, 1 - stage);
-    if (query + passing > own_begin) {
+    // The end of the warp's own is read each time: a register more, and some kernels would spill.
+    if (query + passing > own_begin && query < own.end_query(key + Size::warp_rows - 1)) {
       const T *const q_rows = q + stage * Size::step, *const dy_rows = dy + stage * Size::step;
       float weight[Size::tiles][passing / 8][4], slope[Size::tiles][passing / 8][4];
       multiply_rows<width, passing>(k + row * Size::pitch, q_rows, weight);
@@ -452,6 +388,10 @@ template <class F>
 void visit(const AttentionArguments& a, F&& f) {
   visit_dtype("attention", a.q.dtype(), Types<f16, bf16>{}, [&]<class T>() {
     const auto with_form = [&]<int width>() {
+      if (a.segments.defined()) {
+        if (a.dropout > 0) return f.template operator()<T, width, SegmentedDropping>();
+        return f.template operator()<T, width, Segmented>();
+      }
       if (a.bias.defined()) return f.template operator()<T, width, Biased>();
       if (a.dropout > 0) return f.template operator()<T, width, Dropping>();
       f.template operator()<T, width, Plain>();
@@ -471,7 +411,7 @@ void attention_mma(Stream& stream, const AttentionArguments& a, const Tensor& y,
     const unsigned blocks = blocks_for(a.queries(), Size::block_rows);
     launch(stream, "attention mma",
            {blocks_for(a.batch() * a.heads() * blocks, 1), threads, (Size::block + 4 * Size::step) * sizeof(T),
-            bytes_of(a.q, a.k, a.v, a.bias, y, lse)},
+            bytes_of(a.q, a.k, a.v, a.bias, a.segments, y, lse)},
            attend_mma<T, width, Form>, problem_of<T>(stream, a), heads_of<T>(y), lse.data<float>(), blocks);
   });
 }
@@ -486,7 +426,7 @@ void attention_grad_mma(Stream& stream, const AttentionArguments& a, const Atten
     const Problem<T> p = problem_of<T>(stream, a);
     const Saved<T> saved{heads_of<const T>(given.dy), given.lse.data<float>(), delta.data<float>()};
     const std::int64_t heads = a.batch() * a.heads();
-    const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, given.dy, given.lse, delta);
+    const std::int64_t moved = bytes_of(a.q, a.k, a.v, a.bias, a.segments, given.dy, given.lse, delta);
     const unsigned down = blocks_for(a.queries(), Queries::block_rows), across = blocks_for(a.keys(), Keys::block_rows);
     launch(stream, "attention_grad q mma",
            {blocks_for(heads * down, 1), threads, (2 * Queries::block + 4 * Queries::step) * sizeof(T),

@@ -40,9 +40,10 @@ struct Draws {
 template <class T, class P = acc_t<T>>
 struct Problem {
   Heads<const T> q, k, v;
-  const P* bias;                ///< [H or 1, Tq, Tk], or null
-  std::int64_t bias_step;       ///< from the bias of a head to the next; 0 where they share one
-  const std::int32_t* lengths;  ///< [N], or null
+  const P* bias;                 ///< [H or 1, Tq, Tk], or null
+  std::int64_t bias_step;        ///< from the bias of a head to the next; 0 where they share one
+  const std::int32_t* lengths;   ///< [N], or null
+  const std::int32_t* segments;  ///< [N, T, 2], or null
   std::int64_t batch, heads, queries, keys;
   int width;
   bool causal;
@@ -66,6 +67,7 @@ Problem<T> problem_of(cuda::Stream& stream, const AttentionArguments& a) {
   p.bias = a.bias.defined() ? a.bias.data<P>() : nullptr;
   p.bias_step = a.bias.defined() && a.bias.dim(0) > 1 ? p.queries * p.keys : 0;
   p.lengths = a.key_lengths.defined() ? a.key_lengths.data<std::int32_t>() : nullptr;
+  p.segments = a.segments.defined() ? a.segments.data<std::int32_t>() : nullptr;
   p.causal = a.causal;
   p.query_offset = a.query_offset;
   p.scale = static_cast<P>(a.scale);
@@ -87,23 +89,51 @@ struct Saved {
   const P *lse, *delta;  ///< [N, H, Tq]
 };
 
+/// The keys, or queries, from `begin` to below `end`.
+struct Range {
+  std::int64_t begin, end;
+
+  __device__ bool has(std::int64_t i) const { return i >= begin && i < end; }
+};
+
 /// One head of one sample. `keys` are those that are not padding.
 template <class T, class P = acc_t<T>>
 struct Head {
   std::int64_t n, h, keys;
+  const std::int32_t* segments;  ///< of this sample, or null
 
-  __device__ Head(const Problem<T>& p, std::int64_t index) : n(index / p.heads), h(index % p.heads), keys(p.keys) {
+  __device__ Head(const Problem<T>& p, std::int64_t index)
+      : n(index / p.heads),
+        h(index % p.heads),
+        keys(p.keys),
+        segments(p.segments == nullptr ? nullptr : p.segments + 2 * n * p.queries) {
     if (p.lengths == nullptr) return;
     const std::int64_t length = p.lengths[n];
     keys = length < 0 ? 0 : length < keys ? length : keys;
   }
-  /// Keys that a query below `end` sees at most.
-  __device__ std::int64_t seen(const Problem<T>& p, std::int64_t end) const {
-    const std::int64_t past = p.query_offset + (end < p.queries ? end : p.queries);
-    return p.causal && past < keys ? past : keys;
+  /// Keys that the queries from `first` to below `end`, of which there is one, see at most.
+  __device__ Range seen(const Problem<T>& p, std::int64_t first, std::int64_t end) const {
+    const std::int64_t last = (end < p.queries ? end : p.queries) - 1;
+    Range range{0, keys};
+    if (p.causal && p.query_offset + last + 1 < keys) range.end = p.query_offset + last + 1;
+    if (segments == nullptr) return range;
+    if (segments[2 * first] > 0) range.begin = segments[2 * first];
+    if (segments[2 * last + 1] < range.end) range.end = segments[2 * last + 1];
+    return range;
   }
-  __device__ bool sees(const Problem<T>& p, std::int64_t query, std::int64_t key) const {
-    return query < p.queries && key < keys && (!p.causal || key <= p.query_offset + query);
+  /// Those that one query sees; none behind the last.
+  __device__ Range seen(const Problem<T>& p, std::int64_t query) const {
+    return query < p.queries ? seen(p, query, query + 1) : Range{0, 0};
+  }
+  /// Queries that see a key from `first` to below `end`, of which there is one, at most.
+  __device__ Range seeing(const Problem<T>& p, std::int64_t first, std::int64_t end) const {
+    Range range{p.causal && first > p.query_offset ? first - p.query_offset : 0, p.queries};
+    if (first >= keys) return {0, 0};
+    if (segments == nullptr) return range;
+    const std::int64_t last = (end < p.keys ? end : p.keys) - 1;
+    if (segments[2 * first] > range.begin) range.begin = segments[2 * first];
+    if (segments[2 * last + 1] < range.end) range.end = segments[2 * last + 1];
+    return range;
   }
   /// Position of a query in [N, H, Tq].
   __device__ std::int64_t row(const Problem<T>& p, std::int64_t query) const {

@@ -36,16 +36,29 @@ struct AttentionProblem {
 template <class P>
 struct AttentionHead {
   const AttentionProblem* problem;
-  const P* bias;               ///< [Tq, Tk], or null
-  std::int64_t keys;           ///< of this sample
-  std::int64_t first_element;  ///< number of the head's first weight, for dropout
+  const P* bias;                           ///< [Tq, Tk], or null
+  const std::int32_t* segments = nullptr;  ///< of each position, the first of its segment and the one behind; or null
+  std::int64_t keys;                       ///< of this sample
+  std::int64_t first_element;              ///< number of the head's first weight, for dropout
 
   AttentionHead(const AttentionProblem& of, const AttentionArguments& a, std::int64_t n, std::int64_t h)
       : problem(&of), bias(nullptr), keys(of.keys) {
     const std::int64_t weights = of.queries * of.keys;
     if (a.bias.defined()) bias = a.bias.data<P>() + (a.bias.dim(0) == 1 ? 0 : h * weights);
     if (a.key_lengths.defined()) keys = std::clamp<std::int64_t>(a.key_lengths.data<std::int32_t>()[n], 0, of.keys);
+    if (a.segments.defined()) segments = a.segments.data<std::int32_t>() + n * of.queries * 2;
     first_element = a.key.first_element(a.batch() * a.heads() * weights) + (n * a.heads() + h) * weights;
+  }
+
+  /// The keys that a query's segment leaves: from the first to below the second. They are keys whatever the memory
+  /// says.
+  std::int64_t first_key(std::int64_t query) const {
+    return segments == nullptr ? 0 : std::clamp<std::int64_t>(segments[2 * query], 0, query);
+  }
+  std::int64_t end_key(std::int64_t query) const {
+    return segments == nullptr
+               ? keys
+               : std::min(keys, std::clamp<std::int64_t>(segments[2 * query + 1], query + 1, problem->keys));
   }
 
   DropoutFactors<P> draws() const {

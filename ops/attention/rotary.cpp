@@ -12,29 +12,41 @@ namespace {
 
 struct Rotary {
   static constexpr OpInfo info{.name = "rotary"};
-  struct Saved {};
+  struct Saved {
+    SavedTensor segments;
+  };
   kernels::RotaryArguments arguments;
 
-  Tensor forward(Saved&, const Tensor& x) const {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& segments_in) const {
+    const Tensor segments = segments_in.defined() ? segments_in.contiguous() : Tensor();
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-    if (x.size() > 0) run_on(x.device(), [&](auto& stream) { kernels::rotary(stream, arguments, x.contiguous(), y); });
+    if (x.size() > 0)
+      run_on(x.device(),
+             [&](auto& stream) { kernels::rotary(stream, with(arguments, segments, 1.0), x.contiguous(), y); });
+    if (is_recording()) saved.segments = segments;
     return y;
   }
 
-  std::array<Tensor, 1> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
+  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
     const bool in_place = dy.is_contiguous() && dy.sole_owner();
     const Tensor dense = in_place ? std::move(dy) : dy.contiguous();
     const Tensor dx = in_place ? dense : needs.make(0, dense.shape(), dense.dtype());
-    kernels::RotaryArguments back = arguments;
-    back.direction = -1.0;
-    if (dx.size() > 0) run_on(dx.device(), [&](auto& stream) { kernels::rotary(stream, back, dense, dx); });
-    return {dx};
+    const Tensor& segments = saved.segments.get();
+    if (dx.size() > 0)
+      run_on(dx.device(), [&](auto& stream) { kernels::rotary(stream, with(arguments, segments, -1.0), dense, dx); });
+    return {dx, {}};
+  }
+
+  static kernels::RotaryArguments with(kernels::RotaryArguments arguments, const Tensor& segments, double direction) {
+    arguments.direction = direction;
+    if (segments.defined()) arguments.segments = segments.data<std::int32_t>();
+    return arguments;
   }
 };
 
 Tensor run(const char* op, const Tensor& x, std::int64_t heads, std::int64_t rotated, std::int64_t width,
            const RotaryOptions& options) {
-  kernels::RotaryArguments a{x.dim(0), x.dim(1), heads, rotated, width, options.first_position, 1.0, {}};
+  kernels::RotaryArguments a{x.dim(0), x.dim(1), heads, rotated, width, options.first_position, 1.0, nullptr, {}};
   const auto most = static_cast<std::int64_t>(2 * a.frequency.size());
   HEARTH_CHECK(ShapeError, width >= 2 && width % 2 == 0 && width <= most, op, ": heads of ", width, " channels (x ",
                x.shape(), "); their number must be even and from 2 to ", most);
@@ -43,10 +55,18 @@ Tensor run(const char* op, const Tensor& x, std::int64_t heads, std::int64_t rot
   HEARTH_CHECK(UsageError, options.first_position >= 0, op, ": first_position is ", options.first_position,
                "; it must be at least 0");
   (void)checked_add(options.first_position, a.rows, op);
+  if (const Tensor& segments = options.segments; segments.defined()) {
+    detail::check_devices(op, std::array{x, segments});
+    HEARTH_CHECK(DTypeError, segments.dtype() == DType::i32, op, ": segments is ", describe(segments),
+                 "; it must be i32");
+    HEARTH_CHECK(ShapeError, segments.rank() == 3 && segments.shape() == (Shape{a.samples, a.rows, 2}), op,
+                 ": segments is ", segments.shape(), " for x ", x.shape(), "; it must be ",
+                 Shape{a.samples, a.rows, 2});
+  }
   for (std::int64_t d = 0; d < width / 2; ++d)
     a.frequency[static_cast<std::size_t>(d)] =
         std::pow(options.base, -2.0 * static_cast<double>(d) / static_cast<double>(width));
-  return record(Rotary{a}, x);
+  return record(Rotary{a}, x, options.segments);
 }
 
 }  // namespace

@@ -32,7 +32,12 @@ __global__ void __launch_bounds__(threads) rotate_pairs(HEARTH_GRID_CONSTANT(Rot
   const std::int64_t pairs = a.samples * a.rows * half;
   for (std::int64_t i = global_thread(); i < pairs; i += global_threads()) {
     const std::int64_t row = i / half, d = i % half;
-    const double position = static_cast<double>(a.first_position + row % a.rows);
+    std::int64_t in_segment = row % a.rows;
+    if (a.segments != nullptr) {
+      const std::int64_t first = a.segments[2 * row];
+      in_segment -= first < 0 ? 0 : first < in_segment ? first : in_segment;
+    }
+    const double position = static_cast<double>(a.first_position + in_segment);
     P cosine, sine;
     turn_of(position * a.frequency[static_cast<std::size_t>(d)] * a.direction, cosine, sine);
     std::int64_t at = row * a.heads * a.width + d;

@@ -14,6 +14,8 @@ namespace hearth {
 struct RotaryOptions {
   double base = 10000.0;            ///< of the wavelengths, > 1
   std::int64_t first_position = 0;  ///< of row 0: the length of the cache when a model decodes token by token
+  /// i32 [N, T, 2], as attention() takes them: positions begin anew in each segment. Absent: one segment.
+  Tensor segments = {};
 };
 
 /// Rotates each pair of channels (d, d + D/2) of row t of a head by (first_position + t) base^(-2d/D), so that products
@@ -34,8 +36,9 @@ struct RotaryArguments {
   std::int64_t samples = 0, rows = 0;  ///< N and T
   std::int64_t heads = 0, rotated = 0, width = 0;
   std::int64_t first_position = 0;
-  double direction = 1.0;               ///< -1 for the gradient
-  std::array<double, 128> frequency{};  ///< radians a row of each pair
+  double direction = 1.0;                  ///< -1 for the gradient
+  const std::int32_t* segments = nullptr;  ///< [N, T, 2], or null
+  std::array<double, 128> frequency{};     ///< radians a row of each pair
 };
 
 /// x and y contiguous; y may be x.

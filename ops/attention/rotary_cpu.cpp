@@ -58,7 +58,8 @@ void rotary(cpu::Stream&, const RotaryArguments& a, const Tensor& x, const Tenso
     T* const to = y.data<T>();
     cpu::parallel_for(a.samples * a.rows, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t t = i % a.rows;
+        std::int64_t t = i % a.rows;
+        if (a.segments != nullptr) t -= std::clamp<std::int64_t>(a.segments[2 * i], 0, t);
         HEARTH_ISA_CALL(rotate_row, from + i * row, to + i * row, cosine + t * half, sine + t * half, a.heads,
                         a.rotated, a.width);
       }

@@ -52,6 +52,29 @@ OP_TEST(RotaryOfQkv) {
       });
 }
 
+// Rows of 2 and 7 positions, then of 4, 1 and 4.
+OP_TEST(RotaryOfSegments) {
+  const std::vector<double> firsts{0, 0, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 4, 5, 5, 5, 5};
+  std::vector<double> segments;
+  for (const double first : firsts) segments.insert(segments.end(), {first, 9});
+  check(
+      [&](Draw& draw) {
+        const Tensor qkv = draw.normal({2, 9, 3 * 4 * 10});
+        return rotary_of_qkv(qkv, 4, {.first_position = 3, .segments = draw.indices({2, 9, 2}, segments, DType::i32)});
+      },
+      [&](Draw& draw) {
+        const std::vector<double> x = draw.normal({2, 9, 3 * 4 * 10}).to_doubles();
+        std::vector<double> y;
+        for (std::size_t row = 0; row < firsts.size(); ++row) {
+          const auto from = x.begin() + static_cast<std::ptrdiff_t>(120 * row);
+          const std::int64_t position = 3 + static_cast<std::int64_t>(row % 9) - static_cast<std::int64_t>(firsts[row]);
+          const std::vector<double> one = naive({from, from + 120}, 1, 12, 8, 10, {.first_position = position});
+          y.insert(y.end(), one.begin(), one.end());
+        }
+        return y;
+      });
+}
+
 // f32 alone would lose the angle: its neighbours lie 0.008 apart at 100 000.
 OP_TEST(RotaryFarFromTheBeginning) {
   check([&](Draw& draw) { return rotary(draw.normal({1, 3, 1, 4}), {.first_position = 100000}); });
@@ -65,6 +88,8 @@ TEST(RotaryRefusal, Arguments) {
   refuses<ShapeError>("rotary", [&] { return rotary(Tensor::zeros({2, 3, 4, 7})); });
   refuses<ShapeError>("rotary", [&] { return rotary(Tensor::zeros({2, 3, 4, 258})); });
   refuses<UsageError>("rotary", [&] { return rotary(x, {.base = 1.0}); });
+  refuses<ShapeError>("rotary", [&] { return rotary(x, {.segments = Tensor::zeros({2, 3}, DType::i32)}); });
+  refuses<DTypeError>("rotary", [&] { return rotary(x, {.segments = Tensor::zeros({2, 3, 2})}); });
   refuses<UsageError>("rotary", [&] { return rotary(x, {.first_position = -1}); });
   constexpr std::int64_t last = std::numeric_limits<std::int64_t>::max();
   refuses<ShapeError>("rotary", [&] { return rotary(x, {.first_position = last - 2}); });

@@ -4,12 +4,22 @@
 #include <algorithm>
 
 #include "data/text/error_rate.h"
+#include "data/text/mixture.h"
 #include "data/text/text_data.h"
 #include "train/session.h"
 #include "train/task/class_report.h"
 #include "train/text_generation.h"
 
 namespace hearth::train {
+namespace {
+
+bool is_masked(const data::Datasets::Component& data) {
+  if (const auto* const mixture = data.options<data::MixtureData>()) return is_masked(mixture->sources.front());
+  const auto* const text = data.options<data::TextData>();
+  return text != nullptr && text->mask_probability > 0;
+}
+
+}  // namespace
 
 SequenceTask::SequenceTask(const char* name, const data::DataSplits& data) : data_(data) {
   HEARTH_CHECK(ConfigError, data.train->tokens() != nullptr, "/task/type: ", name,
@@ -24,7 +34,10 @@ models::InputInfo SequenceTask::input_info() const {
           .pad = sequences().tokenizer().special().pad};
 }
 
-nn::Inputs SequenceTask::inputs(const Session&, const data::Batch& batch) const { return {batch["input"]}; }
+nn::Inputs SequenceTask::inputs(const Session&, const data::Batch& batch) const {
+  if (batch.has("segments")) return {batch["input"], batch["segments"]};
+  return {batch["input"]};
+}
 
 std::string SequenceTask::describe() const {
   return join_text("rows of ", sequences().longest(), " ids or fewer, vocabulary ", sequences().tokenizer().size());
@@ -96,15 +109,18 @@ void LanguageModelTask::add_metrics(Json& record, const Loss& loss, const Meter&
 
 std::vector<Figure> LanguageModelTask::samples(Session& session, const data::DatasetPointer& part) const {
   constexpr std::int64_t max_prompt = 24, max_new = 120;
-  const auto* const text = session.config().data.options<data::TextData>();
-  if (text != nullptr && text->mask_probability > 0) return {};
+  if (is_masked(session.config().data)) return {};
   // The beginnings of the split's first two rows.
   data::Loader loader(part, {.batch_size = std::min<std::int64_t>(2, part->size()), .workers = 0});
-  const Tensor rows = loader.next()["input"].contiguous();
-  const std::int64_t length = std::min(max_prompt, (rows.dim(1) + 1) / 2);
+  const data::Batch batch = loader.next();
+  const Tensor rows = batch["input"].contiguous();
+  const Tensor segments = batch.find("segments");
   std::vector<std::vector<std::int32_t>> prompts;
   for (std::int64_t row = 0; row < rows.dim(0); ++row) {
     const std::int32_t* const ids = rows.data<const std::int32_t>() + row * rows.dim(1);
+    const std::int64_t there =
+        segments.defined() ? segments.data<const std::int32_t>()[2 * row * rows.dim(1) + 1] : rows.dim(1);
+    const std::int64_t length = std::min(max_prompt, (there + 1) / 2);
     prompts.emplace_back(ids, ids + length);
   }
   const std::vector<Continuation> generated =

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that do not fit into memory, tokenised piece by piece.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "data/text/text_data.h"
+#include "data/text/token_writer.h"
+
+namespace hearth::data {
+
+/// Tokenises the documents of a file into `to`: the ids of tokenize(), by all threads. About `block` bytes of the text
+/// are in memory for each thread, or as many as lie between two places where the text may be cut: at a blank or the end
+/// of a line where the tokenizer gives the same ids on both sides. A gzip file is inflated in memory. Errors as of
+/// read_corpus().
+void tokenize_file(const Tokenizer& tokenizer, const std::string& path, Documents documents, TokenWriter& to,
+                   std::size_t block = std::size_t{1} << 20);
+
+/// The last place of `text`, not its beginning, where it may be cut so that the ids of both parts are those of the
+/// whole; 0 where there is none among the last blanks. `at_lines`: the ends of lines count as blanks.
+std::size_t safe_cut(const Tokenizer& tokenizer, std::string_view text, bool at_lines);
+
+}  // namespace hearth::data
