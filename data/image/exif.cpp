@@ -118,7 +118,7 @@ OrientationAxes axes_of(int orientation) {
 void make_upright(Image& image, int orientation) {
   const OrientationAxes axes = axes_of(orientation);
   if (orientation == 1) return;
-  // Kept for the next image of the thread, which then asks for no memory.
+  // The next image of the thread asks for no memory.
   thread_local Image upright;
   upright.reshape(axes.swapped ? image.width : image.height, axes.swapped ? image.height : image.width, image.channels);
   for (int y = 0; y < upright.height; ++y) {

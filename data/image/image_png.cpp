@@ -114,7 +114,7 @@ bool read_passes(Decoding& decoding, unsigned char* pixels, std::size_t stride, 
   return true;
 }
 
-// Rows up to the last one of a box; `row` has room for one row of the image. What follows the last row of the image is
+// Rows up to the last one of a box; `row` holds one row of the image. What follows the last row of the image is
 // read to the end, so that a file that is cut off there is found.
 bool read_box(Decoding& decoding, const Box& box, unsigned height, std::size_t pixel_bytes, unsigned char* row,
               unsigned char* pixels) {

@@ -23,7 +23,7 @@ struct Weights {
   int bits = 14;
   std::vector<double> exact;  // of one output
   int begin = 0, end = 0;     // of the inputs that are used
-  bool are_few = false;       // whatever the window: at most most_few_taps, none above 1
+  bool are_few = false;       // whatever the window: at most max_few_taps, none above 1
 
   const std::int16_t* of(int output) const { return values.data() + static_cast<std::ptrdiff_t>(output) * 2 * pairs; }
 };
@@ -64,7 +64,7 @@ class Filter {
   int most() const { return 2 * static_cast<int>(std::ceil(reach_)) + 2; }
   /// Bicubic weights at an edge may be above 1 in enlargements.
   bool are_few() const {
-    return 2 * reach_ + 1 <= kernels::most_few_taps && (filter_ != ResizeFilter::bicubic || scale_ >= 1.5);
+    return 2 * reach_ + 1 <= kernels::max_few_taps && (filter_ != ResizeFilter::bicubic || scale_ >= 1.5);
   }
   /// Fills `exact` with the weights of the inputs from the returned one on; `total` is their sum.
   int weigh(int output, std::vector<double>& exact, double& total) const {
@@ -94,10 +94,10 @@ class Filter {
   int end_;
 };
 
-/// As many bits as 16-bit weights have room for, up to `most_bits`: none is above 1.2 / scale.
-int bits_for(const Axis& axis, int most_bits) {
+/// As many bits as fit into 16-bit weights, up to `max_bits`: none is above 1.2 / scale.
+int bits_for(const Axis& axis, int max_bits) {
   int bits = 14;
-  for (double scale = axis.extent / axis.size; scale >= 2 && bits < most_bits; scale /= 2) ++bits;
+  for (double scale = axis.extent / axis.size; scale >= 2 && bits < max_bits; scale /= 2) ++bits;
   return bits;
 }
 
@@ -111,9 +111,9 @@ void close_up(Weights& weights, int longest) {
   weights.pairs = pairs;
 }
 
-void find_weights(const Axis& axis, ResizeFilter filter, int most_bits, Weights& weights) {
+void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& weights) {
   const Filter made(axis, filter);
-  weights.bits = bits_for(axis, most_bits);
+  weights.bits = bits_for(axis, max_bits);
   weights.are_few = made.are_few();
   weights.pairs = (made.most() + 1) / 2;
   const auto outputs = static_cast<std::size_t>(axis.count), slots = static_cast<std::size_t>(2 * weights.pairs);

@@ -32,14 +32,14 @@ struct RowTaps {
   const std::int16_t* weights;  ///< as of weigh_rows()
   int taps;
 };
-/// As ColumnTaps, of `taps` columns for each output, at most most_few_taps. Weights are in 1/32768 and stand there
+/// As ColumnTaps, of `taps` columns for each output, at most max_few_taps. Weights are in 1/32768 and stand there
 /// twice, in both halves.
 struct FewTaps {
   const int* first;
   const std::int32_t* weights;  ///< [outputs][taps]
   int taps;
 };
-inline constexpr int most_few_taps = 16;
+inline constexpr int max_few_taps = 16;
 inline constexpr int rows_at_once = 8;
 
 /// Both passes for up to rows_at_once rows: sums of products that are each rounded to 1/64 of a level, faster than
