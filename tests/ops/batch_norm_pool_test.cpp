@@ -11,7 +11,6 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
-#include "core/cuda/counters.h"
 #include "core/random.h"
 #include "ops/conv/conv_norm.h"
 #include "tests/support/op_test.h"
@@ -107,28 +106,6 @@ class CudaBatchNormPool : public testing::Test {
   const Device gpu{DeviceType::cuda, 0};
   const Case stem = cases()[1];
 };
-
-TEST_F(CudaBatchNormPool, SparesThePassesOfTheNorm) {
-  const Tensor x = requires_grad(Tensor::full(stem.x, 1.0, DType::f16, gpu)),
-               gamma = requires_grad(Tensor::full({16}, 1.0, DType::f32, gpu)),
-               beta = requires_grad(Tensor::full({16}, 1.0, DType::f32, gpu));
-  const auto cost = [&](auto run) {
-    const cuda::Counters before = cuda::counters();
-    const Tensor y = run(stem, x, gamma, beta);
-    const cuda::Counters between = cuda::counters();
-    backward(y, Tensor::full(y.shape(), 1.0, DType::f16, gpu));
-    return std::pair{between - before, cuda::counters() - between};
-  };
-  (void)cost(two_ops);
-  const auto [two_forward, two_backward] = cost(two_ops);
-  const auto [forward, backward] = cost(one_op);
-  EXPECT_EQ(forward.launches, two_forward.launches - 1);
-  EXPECT_EQ(backward.launches, two_backward.launches - 1);
-  // What the norm made is neither written nor read; nor is its gradient, which two passes read.
-  const std::int64_t bytes = x.size() * 2;
-  EXPECT_EQ(two_forward.bytes_moved - forward.bytes_moved, 2 * bytes);
-  EXPECT_GE(two_backward.bytes_moved - backward.bytes_moved, 2 * bytes);
-}
 
 TEST_F(CudaBatchNormPool, NaNWins) {
   Tensor x = Tensor::full(stem.x, 1.0, DType::f32);

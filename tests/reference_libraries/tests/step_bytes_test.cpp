@@ -57,19 +57,25 @@ data::Batch full_batch(Session& session, std::int64_t rows) {
 }
 
 /// What a device is assumed to reach before one was measured: kernels and library calls move bytes at 80 % of a copy's
-/// rate, convolutions and other products run at these rates of 16-bit tensor cores, and no launch takes less than 2 us.
+/// rate, convolutions (a library's and native ones) and other products run at these rates of 16-bit tensor cores, and
+/// no launch takes less than 2 us.
 struct Assumed {
   const char* device;
-  double copy_gbs, convolution_tflops, product_tflops;
+  double copy_gbs, convolution_tflops, native_tflops, product_tflops;
 };
-constexpr Assumed assumed[] = {{"H100", 3000, 480, 600}, {"H200", 4300, 480, 600}};
+constexpr Assumed assumed[] = {{"H100", 3000, 480, 240, 600}, {"H200", 4300, 480, 240, 600}};
+
+double tflops_of(const AskedWork& work, const Assumed& device) {
+  if (std::string_view(work.name).starts_with("conv2d mma")) return device.native_tflops;
+  const std::string_view op = work.origin.op == nullptr ? "" : work.origin.op;
+  return op == "conv2d" || op == "residual_block" ? device.convolution_tflops : device.product_tflops;
+}
 
 double predicted_ms(std::span<const AskedWork> asked, const Assumed& device) {
   double us = 0;
   for (const AskedWork& work : asked) {
-    const bool convolves = work.origin.op != nullptr && std::string_view(work.origin.op) == "conv2d";
-    const double tflops = convolves ? device.convolution_tflops : device.product_tflops;
-    us += std::max({2.0, 1e-3 * static_cast<double>(work.bytes) / (0.8 * device.copy_gbs), 1e-6 * work.flops / tflops});
+    us += std::max({2.0, 1e-3 * static_cast<double>(work.bytes) / (0.8 * device.copy_gbs),
+                    1e-6 * work.flops / tflops_of(work, device)});
   }
   return 1e-3 * us;
 }
