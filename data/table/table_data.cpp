@@ -65,7 +65,8 @@ std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const
     const std::string& field = csv.rows[static_cast<std::size_t>(row)][column];
     if (!is_missing(field)) values.insert(field);
     HEARTH_CHECK(DataError, values.size() <= most_values, csv.path, ": column \"", csv.names[column],
-                 "\" has more than ", most_values, " different strings, which are no categories; name it in data.ignore");
+                 "\" has more than ", most_values,
+                 " different strings, which are no categories; name it in data.ignore");
   }
   return {values.begin(), values.end()};
 }

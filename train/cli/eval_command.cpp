@@ -41,8 +41,7 @@ int eval_command(const Arguments& arguments) {
   const std::int64_t limit = arguments.whole("--limit", 0, 1);
   warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);
-  for (const std::string& line : take_new_bad_samples(session->data, nullptr))
-    std::cerr << "warning: " << line << "\n";
+  for (const std::string& line : take_new_bad_samples(session->data, nullptr)) std::cerr << "warning: " << line << "\n";
   Json record = Json::object();
   record.set("split", split)
       .set("step", session->position.step)
