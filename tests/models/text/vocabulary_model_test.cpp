@@ -51,8 +51,10 @@ TEST(VocabularyModel, OutputsAreTheHeadOfTheFeatures) {
   Bert bert({.vocabulary = 9, .context = 4, .layers = 1, .heads = 2, .width = 8});
   prepare(bert);
   expect_outputs(bert.head(), bert.features({ids}), bert(ids));
-  EXPECT_THROW((void)bert.features({ids, ids}), UsageError);
-  EXPECT_THROW((void)bert(ids, ids), UsageError);
+  // The second are segments.
+  EXPECT_THROW((void)bert.features({ids, ids}), ShapeError);
+  EXPECT_THROW((void)bert(ids, ids), ShapeError);
+  EXPECT_THROW((void)bert.features({ids, ids, ids}), UsageError);
 }
 
 TEST(VocabularyModel, OtherHeadsAreNone) {
