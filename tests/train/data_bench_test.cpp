@@ -55,7 +55,10 @@ TEST(DataBench, MeasuresStagesAndLimitsOfImageFiles) {
   EXPECT_EQ(measured.pipeline.unit, "images/s");
   EXPECT_EQ(measured.pipeline.shape, "[4, 32, 32, 3]");
   EXPECT_GT(measured.samples_per_s, 0);
-  EXPECT_EQ(measured.bottleneck.stage, measured.use.loader.times.longest());
+  // Where the system gives the worker no time, no stage is slow.
+  EXPECT_TRUE(measured.bottleneck.stage == measured.use.loader.times.longest() ||
+              contains(measured.bottleneck.blame, "batches come late"))
+      << measured.bottleneck.blame;
   const DataLimits& limits = measured.limits;
   ASSERT_TRUE(limits.decode && limits.disk_warm);
   EXPECT_GT(*limits.decode, 0);
