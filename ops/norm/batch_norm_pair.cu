@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(tile_block)
                                  std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut,
                                  double* partial) {
   using P = acc_t<T>;
-  constexpr int ahead = packed ? 4 : 1;
+  constexpr int ahead = rows_ahead<packed>;
   HEARTH_SHARED(double, shared, [tile_block * unit]);
   const TilePlace place(cut, blockIdx.x);
   const int count = lanes_in_unit(lanes, place.unit);
