@@ -86,6 +86,7 @@ TEST(NormResultOnDevices, HasTheBitsOfAConversionBehindTheNorm) {
       for (const Norm& norm : norms)
         for (const Shape& shape : shapes) {
           const std::string what = join_text(norm.name, " ", shape, " ", low, " ", device);
+          const double rounding = low == DType::f16 ? 0x1p-10 : 0x1p-7;
           const Values found = results(norm, shape, low, Form::low_precision, device);
           const Values converted = results(norm, shape, low, Form::converted, device);
           EXPECT_EQ(found[0], converted[0]) << what;
@@ -93,8 +94,8 @@ TEST(NormResultOnDevices, HasTheBitsOfAConversionBehindTheNorm) {
           if (device.is_cuda())
             EXPECT_EQ(found, converted) << what;
           else
-            expect_near(found, converted, 1e-6, what);
-          expect_near(found, results(norm, shape, low, Form::f64, device), low == DType::f16 ? 0x1p-10 : 0x1p-7, what);
+            expect_near(found, converted, rounding, what);
+          expect_near(found, results(norm, shape, low, Form::f64, device), rounding, what);
         }
 }
 
