@@ -113,8 +113,8 @@ TEST_F(CudaTextPrecision, RecomputedLayersOfATranslatorGiveTheSameBits) {
 }
 
 TEST_F(CudaTextPrecision, NothingIsConvertedAloneInABlock) {
-  // The same model with one block more converts as often in O2. In O1 the sum of the residuals is f32, so that what a
-  // norm gives is cast down for the product behind it and what the second part adds is upcast, forward and backward.
+  // The same model with one block more converts as often in O2. In O1 the sum of the residuals is f32, so that what the
+  // second part adds is upcast, forward and backward; norms write what the product behind them reads.
   const std::string deeper = std::string(gpt).replace(std::string(gpt).find("\"layers\": 2"), 11, "\"layers\": 3");
   for (const char* level : {"O1", "O2"}) {
     std::vector<std::int64_t> counts;
@@ -127,7 +127,7 @@ TEST_F(CudaTextPrecision, NothingIsConvertedAloneInABlock) {
       (void)training_step(*run, std::span(&batch, 1));
       counts.push_back((cuda::counters() - before).conversions);
     }
-    EXPECT_EQ(counts[1] - counts[0], level == std::string("O2") ? 0 : 6) << level;
+    EXPECT_EQ(counts[1] - counts[0], level == std::string("O2") ? 0 : 2) << level;
     EXPECT_LE(counts[0], 3 + 2 * (counts[1] - counts[0])) << level << ": of tokens, positions and their gradients";
   }
 }
