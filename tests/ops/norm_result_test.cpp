@@ -68,14 +68,14 @@ Values results(const Norm& norm, const Shape& shape, DType low, Form form, Devic
   return values;
 }
 
-/// Within the rounding of `low`, or a few of f32 of the largest value.
+/// Within the rounding of `low`, or of f32 sums over a row of the largest value.
 void expect_near(const Values& found, const Values& exact, double eps, const std::string& what) {
   for (std::size_t i = 0; i < exact.size(); ++i) {
     double largest = 0;
     for (const double value : exact[i]) largest = std::max(largest, std::abs(value));
     ASSERT_EQ(found[i].size(), exact[i].size()) << what;
     for (std::size_t j = 0; j < exact[i].size(); ++j)
-      ASSERT_NEAR(found[i][j], exact[i][j], eps * std::abs(exact[i][j]) + 2e-5 * largest)
+      ASSERT_NEAR(found[i][j], exact[i][j], eps * std::abs(exact[i][j]) + 5e-5 * largest)
           << what << ", " << i << " at " << j;
   }
 }
