@@ -142,9 +142,9 @@ TEST_F(ReadCacheTest, DamagedBlocksAreReadAnew) {
   EXPECT_EQ(kept->statistics().damaged, 3);
   EXPECT_EQ(kept->statistics().from_source, 3);
   EXPECT_EQ(kept->statistics().from_disk, 1);
-  const auto mended = cache(0, 64);
-  EXPECT_TRUE(is_right(*mended->open(name), 0, 4 * block));
-  EXPECT_EQ(mended->statistics().from_disk, 4);
+  const auto repaired = cache(0, 64);
+  EXPECT_TRUE(is_right(*repaired->open(name), 0, 4 * block));
+  EXPECT_EQ(repaired->statistics().from_disk, 4);
 }
 
 TEST_F(ReadCacheTest, ADiskThatFailsStopsNoReading) {

@@ -16,31 +16,21 @@
 #include "data/formats/image_folder.h"
 #include "data/formats/record_file.h"
 #include "data/pack_records.h"
+#include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
 
+using test::bytes_of_file;
 using test::contains;
 using test::error_message;
+using test::flip;
 
 namespace fs = std::filesystem;
 
 using Bytes = std::vector<std::uint8_t>;
-
-Bytes bytes_of_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void flip(const fs::path& path, std::uint64_t bit) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekg(static_cast<std::streamoff>(bit / 8));
-  const int byte = file.get() ^ (1 << (bit % 8));
-  file.seekp(static_cast<std::streamoff>(bit / 8));
-  file.put(static_cast<char>(byte));
-}
 
 struct RecordFileTest : testing::Test {
   test::TempDir folder;

@@ -11,6 +11,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/pack_records.h"
+#include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
@@ -19,18 +20,11 @@ namespace {
 
 using test::contains;
 using test::error_message;
+using test::flip;
 
 namespace fs = std::filesystem;
 
 using Bytes = std::vector<std::uint8_t>;
-
-void flip(const fs::path& path, std::uint64_t bit) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekg(static_cast<std::streamoff>(bit / 8));
-  const int byte = file.get() ^ (1 << (bit % 8));
-  file.seekp(static_cast<std::streamoff>(bit / 8));
-  file.put(static_cast<char>(byte));
-}
 
 struct PackedShardsTest : testing::Test {
   test::TempDir folder;
