@@ -22,8 +22,10 @@
 #include "core/cpu/signals.h"
 #include "core/error.h"
 #include "core/profiler.h"
+#include "data/balanced_rows.h"
 #include "data/batch_maker.h"
 #include "data/quarantine.h"
+#include "data/signal.h"
 #include "data/stuck_watch.h"
 #include "data/text/token_set.h"
 
@@ -38,33 +40,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_between(Clock::time_point began, Clock::time_point ended) {
   return std::chrono::duration<double>(ended - began).count();
 }
-
-/// Wakes threads that wait for a change of what a mutex guards. Who notifies never waits: a condition variable waits
-/// for threads that it woke before and that have not run since, as workers may not for long where training comes first.
-class Signal {
- public:
-  template <class IsTrue>
-  void wait(std::unique_lock<std::mutex>& lock, const IsTrue& is_true) {
-    while (!is_true()) {
-      const std::uint32_t seen = changes_.load(std::memory_order_acquire);
-      lock.unlock();
-      changes_.wait(seen, std::memory_order_acquire);
-      lock.lock();
-    }
-  }
-  /// After the change, which was made under the mutex.
-  void notify_one() {
-    changes_.fetch_add(1, std::memory_order_release);
-    changes_.notify_one();
-  }
-  void notify_all() {
-    changes_.fetch_add(1, std::memory_order_release);
-    changes_.notify_all();
-  }
-
- private:
-  std::atomic<std::uint32_t> changes_{0};
-};
 
 /// While it lives the thread makes a batch.
 class BatchScope {
@@ -386,36 +361,9 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     if (maker_->length_of(samples.front()) == 0)
       rows.assign(samples.begin() + count * which / cuts, samples.begin() + count * (which + 1) / cuts);
     else
-      for (const std::int64_t row : balanced_rows(samples, cuts, which))
+      for (const std::int64_t row : balanced_rows(*maker_, samples, cuts, which))
         rows.push_back(samples[static_cast<std::size_t>(row)]);
     samples = std::move(rows);
-  }
-
-  /// The longest row first, each goes to the piece that has the fewest tokens and lacks rows.
-  std::vector<std::int64_t> balanced_rows(const std::vector<std::int64_t>& samples, std::int64_t cuts,
-                                          std::int64_t which) const {
-    struct Piece {
-      std::int64_t tokens = 0, lacks = 0;
-    };
-    const auto count = static_cast<std::int64_t>(samples.size());
-    std::vector<std::pair<std::int64_t, std::int64_t>> by_length;
-    for (std::int64_t row = 0; row < count; ++row)
-      by_length.emplace_back(-maker_->length_of(samples[static_cast<std::size_t>(row)]), row);
-    std::sort(by_length.begin(), by_length.end());
-    std::vector<Piece> pieces(static_cast<std::size_t>(cuts));
-    for (std::int64_t i = 0; i < cuts; ++i)
-      pieces[static_cast<std::size_t>(i)].lacks = count * (i + 1) / cuts - count * i / cuts;
-    std::vector<std::int64_t> rows;
-    for (const auto& [shortness, row] : by_length) {
-      const auto least = std::min_element(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-        return std::pair(a.lacks == 0, a.tokens) < std::pair(b.lacks == 0, b.tokens);
-      });
-      least->tokens -= shortness;
-      --least->lacks;
-      if (least - pieces.begin() == which) rows.push_back(row);
-    }
-    std::sort(rows.begin(), rows.end());
-    return rows;
   }
 
   /// Makes what next() returns as its `number`th, unless it is no longer wanted.
