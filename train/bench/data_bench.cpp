@@ -183,7 +183,7 @@ DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) 
   times[Stage::copy] = 0;
   bench.limits.at_once = std::min(threads, cores);
   bench.limits.threads = alone.samples / times.work() * bench.limits.at_once;
-  bench.bottleneck = advice_on_input(bench.use);
+  bench.bottleneck = slowest_stage(bench.use);  // the taker does nothing but wait
   return bench;
 }
 

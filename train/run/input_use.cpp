@@ -83,10 +83,8 @@ bool waits_for_threads(const InputUse& use) { return use.loader.workers > 0 && u
 
 }  // namespace
 
-InputAdvice advice_on_input(const InputUse& use) {
-  const double wait = use.seconds > 0 ? std::min(1.0, use.loader.dry_seconds / use.seconds) : 0, copy = use.copy();
-  if (wait + copy < wait_worth_telling || (wait + copy) * use.seconds < seconds_worth_telling) return {};
-  InputAdvice advice{.stage = copy > wait ? Stage::copy : use.loader.times.longest()};
+InputAdvice slowest_stage(const InputUse& use) {
+  InputAdvice advice{.stage = use.copy_seconds > use.loader.dry_seconds ? Stage::copy : use.loader.times.longest()};
   if (advice.stage != Stage::copy && waits_for_threads(use)) {
     advice.stage = Stage::assemble;
     advice.blame = join_text("batches come late although making them takes ", percent(1 - use.share(Stage::room)),
@@ -95,8 +93,14 @@ InputAdvice advice_on_input(const InputUse& use) {
   } else {
     advice.blame = blame_of(advice.stage, use);
   }
-  advice.text =
-      join_text("input: the step waited ", percent(std::min(1.0, wait + copy)), " of the time; ", advice.blame);
+  return advice;
+}
+
+InputAdvice advice_on_input(const InputUse& use) {
+  const double waited = std::min(use.seconds, use.loader.dry_seconds + use.copy_seconds);
+  if (waited < wait_worth_telling * use.seconds || waited < seconds_worth_telling) return {};
+  InputAdvice advice = slowest_stage(use);
+  advice.text = join_text("input: the step waited ", percent(waited / use.seconds), " of the time; ", advice.blame);
   return advice;
 }
 

@@ -37,7 +37,9 @@ struct InputAdvice {
 inline constexpr double wait_worth_telling = 0.1;
 inline constexpr double seconds_worth_telling = 0.1;
 
-/// The stage to blame, and what would help.
+/// The stage to blame where the steps wait, and what would help. `text` is empty.
+HEARTH_API InputAdvice slowest_stage(const InputUse& use);
+/// The same where the steps wait long enough to tell; else nothing to blame and no text.
 HEARTH_API InputAdvice advice_on_input(const InputUse& use);
 
 /// Sets data_wait, data_copy, data_stages, queue_..., and data_advice where there is some, of a line of metrics.
