@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches are numbered through all epochs. Workers take numbers in order, no further than `prefetch` beyond what was
+// Batches are numbered through all epochs. Workers take numbers in order, no further than the prefetch beyond what was
 // handed out, and leave results in a ring that next() empties in order.
 #include "data/loader.h"
 
@@ -24,6 +24,7 @@
 #include "core/profiler.h"
 #include "data/balanced_rows.h"
 #include "data/batch_maker.h"
+#include "data/prefetch_depth.h"
 #include "data/quarantine.h"
 #include "data/signal.h"
 #include "data/stuck_watch.h"
@@ -79,7 +80,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   /// Each worker has a part in this object, which so outlives one that is left behind.
   void start() {
     if (options.workers == 0) return;
-    ring_.resize(static_cast<std::size_t>(options.prefetch));
+    ring_.resize(static_cast<std::size_t>(ahead_.room()));
     const int wanted = options.workers + (options.shuffle ? 1 : 0);
     threads_.reserve(static_cast<std::size_t>(wanted));
     try {
@@ -111,6 +112,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
       return hand_out(made);
     }
     std::unique_lock lock(mutex_);
+    if (batch_bytes_ > 0) ahead_.adjust(seconds_between(handed_out_, waiting.began), batch_bytes_);
     Slot& slot = slot_of(delivered);
     waiting.dry = warm && !slot.filled;
     count_ready(waiting.dry);
@@ -291,6 +293,10 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   /// What next() returns of a batch that was made.
   Batch hand_out(Slot& made) {
     if (options.quarantine) options.quarantine->deliver(made.passed);
+    batch_bytes_ = 0;
+    for (const Batch::Named& named : made.batch.tensors())
+      batch_bytes_ += static_cast<std::int64_t>(named.tensor.byte_size());
+    handed_out_ = Clock::now();
     return std::move(made.batch);
   }
 
@@ -299,7 +305,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     Workspace& space = spaces_[which];
     std::unique_lock lock(mutex_);
     while (true) {
-      number_free_.wait(lock, [&] { return stopping_ || next_number_ < delivered + options.prefetch; });
+      number_free_.wait(lock, [&] { return stopping_ || next_number_ < delivered + ahead_.now(); });
       if (stopping_) {
         ended_[which] = true;
         worker_ended_.notify_all();
@@ -419,6 +425,9 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   std::vector<bool> ended_ = std::vector<bool>(spaces_.size());
   Signal epoch_begun_;
   std::vector<Slot> ring_;
+  PrefetchDepth ahead_{options.prefetch, options.prefetch_seconds};
+  std::int64_t batch_bytes_ = 0;  // of the batch handed out last
+  Clock::time_point handed_out_;
   std::int64_t ready_ = 0;  // slots filled
   std::int64_t next_number_ = 0;
   std::atomic<std::uint64_t> generation_{0};

@@ -31,6 +31,8 @@ struct LoaderOptions {
   std::int64_t batch_size = 32;
   int workers = 2;   ///< threads; 0 prepares each batch inside next()
   int prefetch = 4;  ///< batches prepared beyond the one handed out last, across the end of an epoch
+  /// Small batches are prepared further ahead: as many as steps take in so long, up to 64 and 1 MiB; 0: they are not.
+  double prefetch_seconds = 0;
   bool shuffle = false;
   bool drop_last = false;  ///< leave out an epoch's incomplete last batch
   std::uint64_t seed = 0;

@@ -66,7 +66,8 @@ template <std::derived_from<DataOptions> T>
 void describe_reading(Fields<T>& fields) {
   fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
                  "Threads that prepare batches; 0 prepares them in the training thread.");
-  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096},
+                 "Batches prepared ahead; small ones further, as many as steps take in 0.1 s, up to 64 and 1 MiB.");
   fields
       .object("bad_samples", &DataOptions::bad_samples,
               "What becomes of samples that cannot be read; \"skip\" stands for {\"policy\": \"skip\"}.")

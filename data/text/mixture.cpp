@@ -224,7 +224,8 @@ void describe(Fields<MixtureData>& fields) {
       .required();
   fields.integer("workers", &DataOptions::workers, {.min = 0, .max = 256},
                  "Threads that prepare batches; 0 prepares them in the training thread.");
-  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096}, "Batches prepared ahead.");
+  fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096},
+                 "Batches prepared ahead; small ones further, as many as steps take in 0.1 s, up to 64 and 1 MiB.");
   fields.rule([](const MixtureData& o) {
     return o.sources.empty() || o.sources.size() != o.weights.size() ? "each source needs one weight" : "";
   });

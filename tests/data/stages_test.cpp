@@ -9,6 +9,7 @@
 
 #include "data/image/image.h"
 #include "data/loader.h"
+#include "data/prefetch_depth.h"
 #include "data/sample_dataset.h"
 
 namespace hearth::data {
@@ -153,6 +154,41 @@ TEST(LoaderUseTest, TheFirstBatchesAfterAStartAreNotDry) {
   loader.seek(0, 3);
   (void)loader.next(), (void)loader.next();
   EXPECT_EQ(loader.take_use().dry, 0);
+}
+
+TEST(PrefetchDepthTest, SmallBatchesOfShortStepsAreMadeFurtherAhead) {
+  PrefetchDepth depth(4, 0.1);
+  EXPECT_EQ(depth.now(), 4);
+  EXPECT_EQ(depth.room(), 64);
+  for (int i = 0; i < 100; ++i) depth.adjust(0.005, 1000);
+  EXPECT_NEAR(depth.now(), 20, 1) << "0.1 s";
+  depth.adjust(10, 1000);
+  EXPECT_GE(depth.now(), 9) << "one slow step";
+  for (int i = 0; i < 100; ++i) depth.adjust(0, 1000);
+  EXPECT_EQ(depth.now(), 64);
+  depth.adjust(0, 100 << 10);
+  EXPECT_EQ(depth.now(), 10) << "1 MiB";
+  depth.adjust(0, 1 << 20);
+  EXPECT_EQ(depth.now(), 4) << "what was asked for";
+  for (int i = 0; i < 200; ++i) depth.adjust(1, 1000);
+  EXPECT_EQ(depth.now(), 4);
+  PrefetchDepth fixed(3, 0);
+  fixed.adjust(0, 1);
+  EXPECT_EQ(fixed.now(), 3);
+  EXPECT_EQ(fixed.room(), 3);
+}
+
+TEST(LoaderUseTest, ShortStepsHaveMoreBatchesReady) {
+  for (const double seconds : {0.0, 10.0}) {
+    const auto set = std::make_shared<Slow>();
+    set->ms = 0;
+    Loader loader(set, {.batch_size = 1, .workers = 1, .prefetch = 3, .prefetch_seconds = seconds});
+    for (int i = 0; i < 70; ++i) (void)loader.next();
+    const int wanted = seconds > 0 ? 70 + PrefetchDepth::most : 70 + 3;
+    for (int waited = 0; set->reads < wanted && waited < 2000; ++waited) nap(1);
+    nap(5);
+    EXPECT_EQ(set->reads, wanted) << seconds;
+  }
 }
 
 TEST(LoaderUseTest, TellsWhichSampleAWorkerIsAt) {
