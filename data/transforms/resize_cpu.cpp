@@ -85,8 +85,10 @@ inline void weigh_32(const std::uint8_t* rows, std::size_t stride, const std::in
   for (__m256i& sum : sums) sum = _mm256_sra_epi32(sum, count);
   // Of each half of 16: values 0 to 7, and 8 to 15.
   const __m256i first = _mm256_packs_epi32(sums[0], sums[1]), last = _mm256_packs_epi32(sums[2], sums[3]);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permute2x128_si256(first, last, 0x20));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_permute2x128_si256(first, last, 0x31));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(first));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 8), _mm256_castsi256_si128(last));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), _mm256_extracti128_si256(first, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 24), _mm256_extracti128_si256(last, 1));
 }
 
 inline void rows_of(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps, int shift,

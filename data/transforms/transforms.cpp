@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "data/transforms/rand_augment.h"
 #include "data/transforms/resize.h"
+#include "data/transforms/scale_pixels.h"
 
 namespace hearth::data {
 namespace {
@@ -164,6 +165,26 @@ Sizing whole_within(int height, int width, int size) {
   return {{0, 0, height, width}, to_height, to_width, {0, 0, to_height, to_width}};
 }
 
+namespace {
+
+struct Line {
+  double scale, shift;
+};
+
+/// Element i of `to`: the parts that are added exactly are multiples of a unit that leaves 24 bits for every result.
+void split(const Line& line, int attempt, std::size_t i, kernels::PixelScale& to) {
+  const double most = std::max(std::abs(line.shift), std::abs(line.shift + 255 * line.scale));
+  const double unit = std::ldexp(1.0, std::ilogb(most) + 1 - 23);
+  const double scale = (std::floor(line.scale / unit) + attempt) * unit;
+  const double shift = std::round(line.shift / unit) * unit;
+  to.scale[i] = static_cast<float>(scale);
+  to.shift[i] = static_cast<float>(shift);
+  to.scale_rest[i] = static_cast<float>(line.scale - scale);
+  to.shift_rest[i] = static_cast<float>(line.shift - shift);
+}
+
+}  // namespace
+
 Normalizer::Normalizer(int channels, const std::vector<double>& mean, const std::vector<double>& std)
     : channels_(channels) {
   const auto fits = [&](std::size_t count) { return count <= 1 || count == static_cast<std::size_t>(channels); };
@@ -181,21 +202,45 @@ Normalizer::Normalizer(int channels, const std::vector<double>& mean, const std:
       table_f16_.push_back(f16(single));
     }
   }
+  if (channels < 1 || kernels::PixelScale::period % static_cast<std::size_t>(channels) != 0) return;
+  // Where a sum of the rests comes to lie at the middle of two floats, other parts of the same number do not.
+  for (int attempt = 0; attempt < 8 && !scale_; ++attempt) {
+    kernels::PixelScale scale{};
+    for (std::size_t i = 0; i < kernels::PixelScale::period; ++i) {
+      const int c = static_cast<int>(i % static_cast<std::size_t>(channels));
+      const double deviation = channel_value(std, c, 1.0);
+      split({1 / (255 * deviation), -channel_value(mean, c, 0.0) / deviation}, attempt, i, scale);
+    }
+    if (gives_table(scale)) scale_ = std::make_shared<const kernels::PixelScale>(scale);
+  }
+}
+
+bool Normalizer::gives_table(const kernels::PixelScale& scale) const {
+  std::vector<std::uint8_t> pixels(kernels::PixelScale::period);
+  std::vector<float> made(pixels.size());
+  for (std::size_t value = 0; value < 256; ++value) {
+    std::fill(pixels.begin(), pixels.end(), static_cast<std::uint8_t>(value));
+    kernels::scale_pixels(pixels.data(), pixels.size(), scale, made.data());
+    for (std::size_t i = 0; i < made.size(); ++i)
+      if (made[i] != table_[256 * (i % static_cast<std::size_t>(channels_)) + value]) return false;
+  }
+  return true;
 }
 
 template <class T>
 void Normalizer::apply(const Image& image, T* target) const {
   HEARTH_CHECK(ShapeError, image.channels == channels_, "normalize: an image of ", image.channels,
                " channels, set up for ", channels_);
+  const std::uint8_t* in = image.pixels.data();
+  const std::size_t count = image.pixels.size();
   const T* table = nullptr;
-  if constexpr (std::is_same_v<T, float>)
+  if constexpr (std::is_same_v<T, float>) {
+    if (scale_) return kernels::scale_pixels(in, count, *scale_, target);
     table = table_.data();
-  else if constexpr (std::is_same_v<T, bf16>)
+  } else if constexpr (std::is_same_v<T, bf16>)
     table = table_bf16_.data();
   else
     table = table_f16_.data();
-  const std::uint8_t* in = image.pixels.data();
-  const std::size_t count = image.pixels.size();
   if (channels_ == 1) {
     for (std::size_t i = 0; i < count; ++i) target[i] = table[in[i]];
   } else if (channels_ == 3) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,6 +15,12 @@
 #include "data/dataset.h"
 #include "data/image/image.h"
 #include "data/quarantine.h"
+
+namespace hearth {
+namespace kernels {
+struct PixelScale;
+}
+}  // namespace hearth
 
 namespace hearth::data {
 
@@ -116,9 +123,12 @@ class HEARTH_API Normalizer {
 
  private:
   int channels_;
+  bool gives_table(const kernels::PixelScale& scale) const;
+
   std::vector<float> table_;  // [channels][256]
   std::vector<bf16> table_bf16_;
   std::vector<f16> table_f16_;
+  std::shared_ptr<const kernels::PixelScale> scale_;  // where it gives the values of the table
 };
 
 /// The steps of one split, in order: size, padded crop, flip, RandAugment, colour, normalisation, erasing.
