@@ -214,4 +214,23 @@ __device__ T block_reduce(T value, T neutral) {
   return value;
 }
 
+/// Whether this block is the last of `count` to arrive at `counter`, one of arrival_counters(). What all of them did
+/// before they arrived is done and seen by it, and by nobody else. All threads of the block call and get the answer.
+__device__ inline bool last_to_arrive(unsigned* counter, unsigned count) {
+  HEARTH_SHARED(unsigned, before, [1]);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    // A fence holds for all that this thread has seen, so for what the block did before the barrier.
+    __threadfence();
+    before[0] = atomicAdd(counter, 1u);
+    if (before[0] == count - 1) atomicExch(counter, 0u);
+#if !defined(__CUDACC__)
+    emulate::note_arrival(counter, before[0] == count - 1);
+#endif
+    __threadfence();
+  }
+  __syncthreads();
+  return before[0] == count - 1;
+}
+
 }  // namespace hearth::cuda

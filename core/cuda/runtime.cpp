@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/build.h"
+#include "core/cuda/arrivals.h"
 #include "core/cuda/counters.h"
 #include "core/cuda/error.h"
 #include "core/cuda/graph.h"
@@ -94,10 +95,18 @@ DeviceState* make_state(Device device) {
   HEARTH_TRY(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
   void* step = nullptr;
   HEARTH_TRY(cudaMalloc(&step, sizeof(std::uint64_t)));
+  void* arrivals = nullptr;
+  HEARTH_TRY(cudaMalloc(&arrivals, arrival_counters_there * sizeof(unsigned)));
+  HEARTH_TRY(cudaMemsetAsync(arrivals, 0, arrival_counters_there * sizeof(unsigned), raw));
   void* slot = nullptr;
   HEARTH_TRY(cudaHostAlloc(&slot, sizeof(FaultSlot), cudaHostAllocDefault));
-  return new DeviceState{
-      device, properties, Stream(device, raw), new (slot) FaultSlot, StagingRing(), static_cast<std::uint64_t*>(step)};
+  return new DeviceState{device,
+                         properties,
+                         Stream(device, raw),
+                         new (slot) FaultSlot,
+                         StagingRing(),
+                         static_cast<std::uint64_t*>(step),
+                         static_cast<unsigned*>(arrivals)};
 }
 
 }  // namespace
@@ -165,6 +174,8 @@ DeviceInfo device_info(Device device) {
           version_text(runtime),
           unsupported};
 }
+
+unsigned* arrival_counters(Stream& stream) { return state_of(stream.device()).arrivals; }
 
 FaultSlot* fault_slot(Stream& stream) { return state_of(stream.device()).faults; }
 

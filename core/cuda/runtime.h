@@ -37,6 +37,7 @@ struct DeviceState {
   FaultSlot* faults = nullptr;
   StagingRing staging;
   std::uint64_t* random_step = nullptr;  ///< in device memory; see graph.h
+  unsigned* arrivals = nullptr;          ///< in device memory; see arrivals.h
 };
 
 /// Makes `device` the calling thread's current one. DeviceError if there is no such device, or none that this build has

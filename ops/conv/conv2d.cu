@@ -122,7 +122,7 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
   if (problem.pass != Pass::backward_data) g.c = static_cast<int>(pixel_stride(o.x));
   const Tiles t = tiles_of(problem.shape, problem.pass, tile::side, tile::depth);
   if (problem.pass == Pass::backward_data)
-    return with_data_store<T>(o, t, [&](const Tiles& tiles, const auto& store) {
+    return with_data_store<T>(stream, o, t, [&](const Tiles& tiles, const auto& store) {
       run_pass<Pass::backward_data, T, W>(stream, problem.shape, g, tiles, o.y, o.w, o.x, store);
     });
   with_read<T>(o.fusion, [&](const auto& read) {

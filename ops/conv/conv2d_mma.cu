@@ -137,7 +137,7 @@ void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands&
   const ConvShape& shape = problem.shape;
   const Tiles t = tiles_of(shape, problem.pass, mma_tile::side, mma_tile::depth);
   if (problem.pass == Pass::backward_data)
-    return with_data_store<T>(o, t, [&](const Tiles& tiles, const auto& store) {
+    return with_data_store<T>(stream, o, t, [&](const Tiles& tiles, const auto& store) {
       run_pass<Pass::backward_data, T>(stream, shape, tiles, o.y, o.w, o.x, store);
     });
   with_read<T>(o.fusion, [&](const auto& read) {

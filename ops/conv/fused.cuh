@@ -6,6 +6,8 @@
 #include "ops/conv/kernels.h"
 #include "ops/conv/moments.cuh"
 #include "ops/conv/operands.cuh"
+#include "ops/norm/gradient_sums.cuh"
+#include "ops/run_sums.cuh"
 
 namespace hearth::kernels::conv_operands {
 
@@ -62,19 +64,29 @@ struct AddingSubsampled {
   }
 };
 
-/// The gradient goes back through a ReLU and is stored, and a tile leaves its sums for the norm before that.
+/// The gradient goes back through a ReLU and is stored, and a tile leaves its sums for the norm before that, which the
+/// last tile adds.
 template <class T>
 struct BehindNorm {
   using Element = T;
   T* dx;
-  const T* before;        ///< what went into the norm, as dx
-  const acc_t<T>* table;  ///< [4, channels] of a ChannelNorm
-  double* parts;          ///< [2, channels, runs]: of g, of g (before - mean); a run being the rows of a tile
-  std::int64_t channels, runs;
+  const T* before;  ///< what went into the norm, as dx
+  GradientSums<acc_t<T>> norm;
+  cuda::RunSums sums;  ///< of g, of g (before - mean); a run being the rows of a tile
 };
 
-/// Stores a tile of it. put(first) and `memory` are as in leave_moments(), for the tile's gradients. `sums` holds eight
-/// values of each thread, and may be `memory`. All threads of the block call; all memory is free afterwards.
+/// A tile has left its sums: the last one makes of all what the norm's gradient needs. All threads of the block call.
+template <int side, class T>
+__device__ void finish_behind_norm(const BehindNorm<T>& to, const TilePart& part) {
+  HEARTH_SHARED(double, totals, [2 * side]);
+  if (!cuda::join_runs<2>(to.sums, part.channel / side, part.run, part.channel, part.columns, totals)) return;
+  const int column = static_cast<int>(threadIdx.x);
+  if (column < part.columns) to.norm.store(part.channel + column, totals[column], totals[part.columns + column]);
+}
+
+/// Stores a tile of it, and finishes the norm's sums where it is the last. put(first) and `memory` are as in
+/// leave_moments(), for the tile's gradients. `sums` holds eight values of each thread, and may be `memory`. All
+/// threads of the block call; all memory is free afterwards.
 template <int side, class T, class Put>
 __device__ void store_behind_norm(const BehindNorm<T>& to, const TilePart& part, const Put& put, const T* memory,
                                   acc_t<T>* sums) {
@@ -89,11 +101,12 @@ __device__ void store_behind_norm(const BehindNorm<T>& to, const TilePart& part,
     if (first + column < part.columns) {
       const std::int64_t channel = part.channel + first + column;
       A mean[unit], scale[unit], shift[unit], value[unit], slope[unit];
-      cuda::load_unit(to.table + channel, mean);
-      cuda::load_unit(to.table + to.channels + channel, scale);
-      cuda::load_unit(to.table + 2 * to.channels + channel, shift);
+      const std::int64_t channels = to.norm.channels;
+      cuda::load_unit(to.norm.table + channel, mean);
+      cuda::load_unit(to.norm.table + channels + channel, scale);
+      cuda::load_unit(to.norm.table + 2 * channels + channel, shift);
       for (int row = group; row < part.rows; row += down) {
-        const std::int64_t at = (part.run * side + row) * to.channels + channel;
+        const std::int64_t at = (part.run * side + row) * channels + channel;
         cuda::load_unit(to.before + at, value);
         cuda::load_unit(memory + row * Layout::pitch + column, slope);
         HEARTH_UNROLL
@@ -116,12 +129,13 @@ __device__ void store_behind_norm(const BehindNorm<T>& to, const TilePart& part,
       if (mine >= Layout::columns || first + mine >= part.columns) return;
       double total = 0;
       for (int of = 0; of < down; ++of) total += static_cast<double>(sums[of * Layout::columns + mine]);
-      to.parts[(which * to.channels + part.channel + first + mine) * to.runs + part.run] = total;
+      *to.sums.at(part.run, which, part.channel + first + mine) = total;
     };
     leave(sum, 0);
     leave(product, 1);
     __syncthreads();
   }
+  finish_behind_norm<side>(to, part);
 }
 
 /// tile::launch_split(), of which what stores whole tiles needs no second launch, nor do parts that are left
@@ -149,7 +163,7 @@ std::int64_t bytes_of_pass(const ConvShape& shape, const Tensor& left, const Ten
   std::int64_t in = cuda::bytes_of(left, right);
   if constexpr (pass != Pass::backward_data) in -= skipped_bytes(shape, left.dtype());
   if constexpr (std::is_same_v<Into, BehindNorm<T>>)
-    in += cuda::bytes_of(result) + 16 * into.channels * into.runs;
+    in += cuda::bytes_of(result) + into.sums.bytes();
   else if constexpr (std::is_same_v<Into, AddingStore<T>>)
     in += cuda::bytes_of(result) + (into.mask == nullptr ? 0 : result.size() / 8);
   else if constexpr (std::is_same_v<Into, AddingSubsampled<T>>)
@@ -162,15 +176,15 @@ std::int64_t bytes_of_pass(const ConvShape& shape, const Tensor& left, const Ten
 
 /// f(store) with what becomes of the sums of backward_data, whose tiles are made whole where they leave sums.
 template <class T, class F>
-void with_data_store(const Conv2dOperands& o, Tiles t, F&& f) {
+void with_data_store(cuda::Stream& stream, const Conv2dOperands& o, Tiles t, F&& f) {
   const Conv2dFusion* const fusion = o.fusion;
   const Tensor& dx = o.x;
-  if (fusion != nullptr && fusion->coefficients.defined()) {
+  if (fusion != nullptr && fusion->gradient != nullptr) {
+    const BatchNormGradient& norm = *fusion->gradient;
     t = whole_depths(t);
-    const std::int64_t channels = dx.dim(-1);
-    *fusion->sums = {Tensor::empty({2, channels, t.row_tiles}, DType::f64, dx.device()), t.side};
-    return f(t, BehindNorm<T>{dx.data<T>(), fusion->before.data<T>(), fusion->coefficients.data<acc_t<T>>(),
-                              fusion->sums->parts.data<double>(), channels, t.row_tiles});
+    Tensor memory;
+    const cuda::RunSums sums = cuda::run_sums(stream, 2, dx.dim(-1), t.row_tiles, t.column_tiles, memory);
+    return f(t, BehindNorm<T>{dx.data<T>(), norm.x.data<T>(), gradient_sums<acc_t<T>>(norm, t.rows), sums});
   }
   if (fusion != nullptr && fusion->added.defined() && (fusion->added_stride.h != 1 || fusion->added_stride.w != 1)) {
     const auto size = [](std::int64_t value) { return static_cast<int>(value); };

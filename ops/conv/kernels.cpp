@@ -84,7 +84,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
     problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
   }
   if (operands.fusion != nullptr) {
-    problem.norm = operands.fusion->coefficients.defined();
+    problem.norm = operands.fusion->coefficients.defined() || operands.fusion->gradient != nullptr;
     problem.added = operands.fusion->added.defined();
   }
   Conv2dEpilogue* const epilogue = operands.epilogue;

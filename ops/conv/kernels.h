@@ -28,12 +28,12 @@ struct Conv2dEpilogue {
 /// devices only, by some of the candidates.
 struct Conv2dFusion {
   /// [4, C] of a norm behind which a ReLU stands (ChannelNorm), or undefined. forward and backward_weights read x as
-  /// relu(norm(x)), rounded. backward_data gives the gradient g of what goes into the ReLU, the norm's input being
-  /// `before`, and leaves the sums of g and of g (before - mean) in `sums`, as ChannelMoments have theirs.
+  /// relu(norm(x)), rounded.
   Tensor coefficients;
   Tensor folded = {};  ///< f16 [2, C] for a library: the norm is x scale + shift
-  Tensor before = {};
-  ChannelMoments* sums = nullptr;
+  /// backward_data, unless null: the images came through this norm and a ReLU. dx is the gradient of what goes into the
+  /// ReLU, and the same launch does batch_norm_grad_sums() of it.
+  const BatchNormGradient* gradient = nullptr;
   /// backward_data, unless undefined: dx += added, which may be in dx's place, where `mask` (FoldedRows; undefined:
   /// everywhere) has a bit. With a stride, and no mask, `added` [n, p, q, c] has the pixels that a 1x1 filter of that
   /// stride reads, as it makes p x q of them.

@@ -30,8 +30,8 @@ std::int64_t values_of(const Tensor& x) { return x.size() / x.dim(-1); }
 // Saved are x, all v, the coefficients and the bits. Backward:
 //   last norm       reads dy, bits and v twice, writes dv over v; likewise that of the shortcut in the same passes
 //   convolution i   weights: reads dv_i and, through norm and ReLU, v_(i-1)
-//                   images: reads dv_i and v_(i-1), writes g_(i-1) behind the ReLU with its sums
-//   norm i-1        sums -> corrections; reads g and v, writes dv_(i-1) over g
+//                   images: reads dv_i and v_(i-1), writes g_(i-1) behind the ReLU; sums -> corrections
+//   norm i-1        reads g and v, writes dv_(i-1) over g
 //   first images    reads dv_0; adds what the shortcut gives: dy where the bits are, or its convolution's gradient
 struct ResidualBlock {
   static constexpr OpInfo info{.name = "residual_block", .autocast = Autocast::low_precision, .autocast_inputs = 1};
@@ -164,13 +164,13 @@ struct ResidualBlock {
     if (projects) {
       const SavedLayer& other = saved.layers[of_shortcut];
       const Tensor other_corrections = parameters_of(needs, of_shortcut, other, gradients);
-      const kernels::NormGradient a{last.v, last.coefficients, last.rstd, d_gamma, d_beta, corrections};
-      const kernels::NormGradient b{other.v,
-                                    other.coefficients,
-                                    other.rstd,
-                                    gradients[2 + 3 * of_shortcut],
-                                    gradients[3 + 3 * of_shortcut],
-                                    other_corrections};
+      const kernels::BatchNormGradient a{last.v, last.coefficients, last.rstd, d_gamma, d_beta, corrections};
+      const kernels::BatchNormGradient b{other.v,
+                                         other.coefficients,
+                                         other.rstd,
+                                         gradients[2 + 3 * of_shortcut],
+                                         gradients[3 + 3 * of_shortcut],
+                                         other_corrections};
       kernels::batch_norm_pair_grad_sums(stream, a, b, saved.mask, dy);
       kernels::batch_norm_pair_grad(stream, a, b, saved.mask, dy);
       return last.v;
@@ -191,11 +191,9 @@ struct ResidualBlock {
     BatchNormSaved given{before.v, before.coefficients, ReluGate::none, {}};
     const std::int64_t bytes = bytes_of(g);
     if (kernels::convolves_natively(stream, of.shape, Pass::backward_data, g.dtype(), {bytes, 2 * bytes})) {
-      ChannelMoments sums;
-      const kernels::Conv2dFusion fusion{.coefficients = before.coefficients, .before = before.v, .sums = &sums};
+      const kernels::BatchNormGradient norm{before.v, before.coefficients, before.rstd, d_gamma, d_beta, corrections};
+      const kernels::Conv2dFusion fusion{.coefficients = {}, .gradient = &norm};
       kernels::conv2d(stream, of.shape, Pass::backward_data, {g, of.w.get(), {}, dv, nullptr, false, &fusion});
-      kernels::batch_norm_grad_sums(stream, sums, values_of(g), before.coefficients, before.rstd, d_gamma, d_beta,
-                                    corrections);
     } else {
       given.gate = ReluGate::from_input;
       kernels::conv2d(stream, of.shape, Pass::backward_data, {g, of.w.get(), {}, dv});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread owns eight neighbouring lanes (a byte of the mask) and walks down the rows. Sums are taken in two stages: a
-// block leaves those of its run of rows in f64, then a warp a channel adds them in order and derives what the next pass
-// needs. Training reads x twice and writes y once, the gradient reads x and dy twice and writes dx; the second pass
-// goes through the blocks backwards, because the end of a large tensor is what the first one left in the cache.
+// A thread owns eight neighbouring lanes (a byte of the mask) and walks down the rows. A block leaves the sums of its
+// run of rows in f64; of the statistics a warp a channel then adds them in order and derives what the next pass needs,
+// of the gradient the last blocks do. Training reads x twice and writes y once, the gradient reads x and dy twice and
+// writes dx; the second pass goes through the blocks backwards, because the end of a large tensor is what the first one
+// left in the cache.
 // Reference: batch_norm_cpu.cpp.
 #include "ops/norm/batch_norm.cuh"
 #include "ops/norm/batch_norm_rows.cuh"
@@ -19,6 +20,21 @@ constexpr std::int64_t sum_blocks = 528;   // of the first stage: few partial su
 constexpr std::int64_t sum_rows_each = 8;  // rows a thread at least
 constexpr std::int64_t pass_blocks = 1 << 20;
 constexpr std::int64_t pass_rows_each = 16;
+
+// Leaves a unit's two values of a block at partial[which][lane][segment].
+__device__ __forceinline__ void leave_partial(const ColumnTiles& cut, const TilePlace& place, std::int64_t lanes,
+                                              const double (&first)[unit], const double (&second)[unit],
+                                              double* partial) {
+  if (static_cast<int>(threadIdx.x) >= cut.across) return;
+  const int count = lanes_in_unit(lanes, place.unit);
+  HEARTH_UNROLL
+  for (int k = 0; k < unit; ++k) {
+    if (k >= count) break;
+    const std::int64_t lane = place.unit * unit + k;
+    partial[lane * cut.segments + place.segment] = first[k];
+    partial[(lanes + lane) * cut.segments + place.segment] = second[k];
+  }
+}
 
 // First stage of the statistics: mean and sum of squared deviations of a run of rows. Deviations are taken from the
 // thread's own first row.
@@ -139,11 +155,12 @@ __global__ void __launch_bounds__(tile_block, 2)
       });
 }
 
-// First stage of the gradient's sums: of g and g (x - mean) over a run of rows.
+// The gradient's sums, of g and of g (x - mean).
 template <class T, class Form>
 __global__ void __launch_bounds__(tile_block, 2)
     batch_norm_grad_moments(Form form, const T* x, const T* dy, const acc_t<T>* table, std::int64_t channels,
-                            std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut, double* partial) {
+                            std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut, RunSums sums,
+                            GradientSums<acc_t<T>> norm) {
   using P = acc_t<T>;
   constexpr bool packed = Form::packed;
   constexpr int ahead = packed ? 4 : 1;
@@ -174,32 +191,7 @@ __global__ void __launch_bounds__(tile_block, 2)
       });
   sum_down(sum.total, shared, cut.across);
   sum_down(product.total, shared, cut.across);
-  leave_partial(cut, place, lanes, sum.total, product.total, partial);
-}
-
-// Second stage: a warp a channel; null outputs are not wanted.
-template <class P>
-__global__ void batch_norm_grad_finish(const double* partial, std::int64_t channels, std::int64_t lanes,
-                                       ColumnTiles cut, double values, const P* table, const double* rstd, P* d_gamma,
-                                       P* d_beta, P* corrections) {
-  const std::int64_t c = global_thread() / warp_size;
-  if (c >= channels) return;
-  double sum = 0, product = 0;
-  each_partial(LaneGroup{warp_size}, partial, c, channels, lanes, cut, [&](double part, double part_product, double) {
-    sum += part;
-    product += part_product;
-  });
-  sum = warp_reduce<Sum>(sum);
-  product = warp_reduce<Sum>(product);
-  if (lane_id() != 0) return;
-  const double rest = table[3 * channels + c];
-  product -= rest * sum;
-  if (d_gamma != nullptr) d_gamma[c] = static_cast<P>(product * rstd[c]);
-  if (d_beta != nullptr) d_beta[c] = static_cast<P>(sum);
-  if (corrections == nullptr) return;
-  const double b = product * rstd[c] * rstd[c] / values;
-  corrections[c] = static_cast<P>(sum / values - b * rest);
-  corrections[channels + c] = static_cast<P>(b);
+  finish_gradient(sums, norm, cut, place, sum.total, product.total, shared);
 }
 
 // dx = scale (g - a - b (x - mean)), and g for the residual where wanted; either may be dy. 3 or 4 * sizeof(T) bytes an
@@ -369,23 +361,18 @@ void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, con
   const FoldedRows folded(x);
   if (folded.channels == 0) return;
   const ColumnTiles cut = cut_for_sums(folded);
-  const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
+  Tensor memory;
+  const RunSums sums = run_sums(stream, 2, folded.lanes, cut.segments, cut.tiles, memory);
+  const BatchNormGradient norm{x, coefficients, rstd, d_gamma, d_beta, corrections};
   visit_lanes(x.dtype(), folded, cut, {x.bytes(), dy.bytes()}, [&]<class T>(bool packed) {
     visit_gate<T, false>(packed, FoundGate{saved.gate, false}, [&](auto form) {
       launch(stream, "batch_norm_grad_moments",
-             {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, dy, coefficients, saved.mask, partial)},
+             {blocks_for(cut.blocks(), 1), tile_block, 0,
+              bytes_of(x, dy, saved.mask) + sums.bytes() + bytes_of_gradient(norm)},
              batch_norm_grad_moments<T, decltype(form)>, form, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
-             folded.channels, folded.lanes, data_or_null<std::uint8_t>(saved.mask), cut, partial.data<double>());
+             folded.channels, folded.lanes, data_or_null<std::uint8_t>(saved.mask), cut, sums,
+             gradient_sums<acc_t<T>>(norm, x.size() / folded.channels));
     });
-  });
-  visit_dtype("batch_norm", coefficients.dtype(), FullFloats{}, [&]<class P>() {
-    launch(stream, "batch_norm_grad_finish",
-           {blocks_for(folded.channels * warp_size, finish_block), finish_block, 0,
-            bytes_of(partial, coefficients, rstd, d_gamma, d_beta, corrections)},
-           batch_norm_grad_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut,
-           static_cast<double>(x.size() / folded.channels), static_cast<const P*>(coefficients.data<P>()),
-           static_cast<const double*>(rstd.data<double>()), data_or_null<P>(d_gamma), data_or_null<P>(d_beta),
-           data_or_null<P>(corrections));
   });
 }
 

@@ -17,7 +17,6 @@ constexpr std::int64_t sum_blocks = 528;
 constexpr std::int64_t sum_rows_each = 8;
 constexpr std::int64_t pass_blocks = 1 << 20;
 constexpr std::int64_t pass_rows_each = 16;
-constexpr int finish_block = 128;
 
 // How many rows a thread asks for at once: each has three values of 16 bytes.
 template <bool packed>
@@ -65,12 +64,12 @@ struct Means {
   }
 };
 
-// Leaves sums of g, of g (a - mean) and of g (b - mean), over a run of rows: partial [3, lanes, segments].
+// The sums of g, of g (a - mean) and of g (b - mean).
 template <class T, bool packed>
 __global__ void __launch_bounds__(tile_block)
     batch_norm_pair_grad_moments(const T* a, const T* b, const T* dy, const acc_t<T>* a_table, const acc_t<T>* b_table,
                                  std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut,
-                                 double* partial) {
+                                 RunSums sums, GradientSums<acc_t<T>> of_a, GradientSums<acc_t<T>> of_b) {
   using P = acc_t<T>;
   constexpr int ahead = rows_ahead<packed>;
   HEARTH_SHARED(double, shared, [tile_block * unit]);
@@ -105,52 +104,11 @@ __global__ void __launch_bounds__(tile_block)
   sum_down(sum.total, shared, cut.across);
   sum_down(a_product.total, shared, cut.across);
   sum_down(b_product.total, shared, cut.across);
-  leave_partial(cut, place, lanes, sum.total, a_product.total, partial);
-  if (static_cast<int>(threadIdx.x) >= cut.across) return;
-  HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) {
-    if (k >= count) break;
-    partial[(2 * lanes + place.unit * unit + k) * cut.segments + place.segment] = b_product.total[k];
-  }
-}
-
-// What the finished sums of a norm are made from and go to; null outputs are not wanted.
-template <class P>
-struct SumsOf {
-  const P* table;
-  const double* rstd;
-  P *d_gamma, *d_beta, *corrections;
-
-  __device__ void store(std::int64_t channels, std::int64_t c, double values, double sum, double product) const {
-    const double rest = table[3 * channels + c];
-    product -= rest * sum;
-    if (d_gamma != nullptr) d_gamma[c] = static_cast<P>(product * rstd[c]);
-    if (d_beta != nullptr) d_beta[c] = static_cast<P>(sum);
-    const double slope = product * rstd[c] * rstd[c] / values;
-    corrections[c] = static_cast<P>(sum / values - slope * rest);
-    corrections[channels + c] = static_cast<P>(slope);
-  }
-};
-
-// A warp a channel.
-template <class P>
-__global__ void batch_norm_pair_grad_finish(const double* partial, std::int64_t channels, std::int64_t lanes,
-                                            std::int64_t segments, double values, SumsOf<P> a, SumsOf<P> b) {
-  const std::int64_t c = global_thread() / warp_size;
-  if (c >= channels) return;
-  double sum = 0, a_product = 0, b_product = 0;
-  for (std::int64_t i = lane_id(); i < lanes / channels * segments; i += warp_size) {
-    const std::int64_t at = (i / segments * channels + c) * segments + i % segments;
-    sum += partial[at];
-    a_product += partial[lanes * segments + at];
-    b_product += partial[2 * lanes * segments + at];
-  }
-  sum = warp_reduce<Sum>(sum);
-  a_product = warp_reduce<Sum>(a_product);
-  b_product = warp_reduce<Sum>(b_product);
-  if (lane_id() != 0) return;
-  a.store(channels, c, values, sum, a_product);
-  b.store(channels, c, values, sum, b_product);
+  const double(*const values[3])[unit] = {&sum.total, &a_product.total, &b_product.total};
+  finish_sums<3>(sums, cut, place, channels, values, shared, [&](std::int64_t c, const double(&total)[3]) {
+    of_a.store(c, total[0], total[1]);
+    of_b.store(c, total[0], total[2]);
+  });
 }
 
 // How dx of a unit of lanes follows from g and x: scale g - (slope x + shift), with the mean apart where it is not
@@ -228,12 +186,6 @@ void visit_pair(const Tensor& x, const FoldedRows& folded, const ColumnTiles& cu
   });
 }
 
-template <class P>
-SumsOf<P> sums_of(const NormGradient& o) {
-  return {o.coefficients.data<P>(), o.rstd.data<double>(), data_or_null<P>(o.d_gamma), data_or_null<P>(o.d_beta),
-          o.corrections.data<P>()};
-}
-
 }  // namespace
 
 void batch_norm_pair(Stream& stream, const NormedTensor& a, const NormedTensor& b, const Tensor& y,
@@ -250,29 +202,25 @@ void batch_norm_pair(Stream& stream, const NormedTensor& a, const NormedTensor& 
   });
 }
 
-void batch_norm_pair_grad_sums(Stream& stream, const NormGradient& a, const NormGradient& b, const Tensor& mask,
-                               const Tensor& dy) {
+void batch_norm_pair_grad_sums(Stream& stream, const BatchNormGradient& a, const BatchNormGradient& b,
+                               const Tensor& mask, const Tensor& dy) {
   const FoldedRows folded(dy);
   const ColumnTiles cut = cut_columns(folded.rows, folded.mask_bytes(), sum_blocks, sum_rows_each);
-  const Tensor partial = Tensor::empty({3, folded.lanes, cut.segments}, DType::f64, dy.device());
+  Tensor memory;
+  const RunSums sums = run_sums(stream, 3, folded.lanes, cut.segments, cut.tiles, memory);
+  const std::int64_t values = dy.size() / folded.channels;
   visit_pair(dy, folded, cut, {a.x.bytes(), b.x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
     using P = acc_t<T>;
     launch(stream, "batch_norm_pair_grad_moments",
            {blocks_for(cut.blocks(), 1), tile_block, 0,
-            bytes_of(a.x, b.x, dy, a.coefficients, b.coefficients, mask, partial)},
+            bytes_of(a.x, b.x, dy, mask) + sums.bytes() + bytes_of_gradient(a) + bytes_of_gradient(b)},
            batch_norm_pair_grad_moments<T, packed>, a.x.data<T>(), b.x.data<T>(), dy.data<T>(),
            a.coefficients.data<P>(), b.coefficients.data<P>(), folded.channels, folded.lanes, mask.data<std::uint8_t>(),
-           cut, partial.data<double>());
-    launch(stream, "batch_norm_pair_grad_finish",
-           {blocks_for(folded.channels * warp_size, finish_block), finish_block, 0,
-            bytes_of(partial, a.coefficients, a.rstd, a.d_gamma, a.d_beta, a.corrections) +
-                bytes_of(b.coefficients, b.rstd, b.d_gamma, b.d_beta, b.corrections)},
-           batch_norm_pair_grad_finish<P>, partial.data<double>(), folded.channels, folded.lanes, cut.segments,
-           static_cast<double>(dy.size() / folded.channels), sums_of<P>(a), sums_of<P>(b));
+           cut, sums, gradient_sums<P>(a, values), gradient_sums<P>(b, values));
   });
 }
 
-void batch_norm_pair_grad(Stream& stream, const NormGradient& a, const NormGradient& b, const Tensor& mask,
+void batch_norm_pair_grad(Stream& stream, const BatchNormGradient& a, const BatchNormGradient& b, const Tensor& mask,
                           const Tensor& dy) {
   if (dy.size() == 0) return;
   const FoldedRows folded(dy);

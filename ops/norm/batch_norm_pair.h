@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "ops/norm/batch_norm.h"
+#include "ops/norm/channel_moments.h"
 
 namespace hearth::kernels {
 
@@ -18,16 +18,11 @@ struct NormedTensor {
 /// leaves them. What b's norm makes is written nowhere.
 void batch_norm_pair(cuda::Stream&, const NormedTensor& a, const NormedTensor& b, const Tensor& y, const Tensor& mask);
 
-/// A norm in the gradient of the pair: x and its gradient dx, which may be x; the gradients of gamma and beta, each may
-/// be absent; `corrections` [2, C] as batch_norm_grad_sums() makes them.
-struct NormGradient {
-  const Tensor &x, &coefficients, &rstd, &d_gamma, &d_beta, &corrections;
-};
 /// batch_norm_grad_sums() of both from one reading of dy, the ReLU's gate being `mask`.
-void batch_norm_pair_grad_sums(cuda::Stream&, const NormGradient& a, const NormGradient& b, const Tensor& mask,
-                               const Tensor& dy);
+void batch_norm_pair_grad_sums(cuda::Stream&, const BatchNormGradient& a, const BatchNormGradient& b,
+                               const Tensor& mask, const Tensor& dy);
 /// batch_norm_grad() of both, each over its x.
-void batch_norm_pair_grad(cuda::Stream&, const NormGradient& a, const NormGradient& b, const Tensor& mask,
+void batch_norm_pair_grad(cuda::Stream&, const BatchNormGradient& a, const BatchNormGradient& b, const Tensor& mask,
                           const Tensor& dy);
 
 }  // namespace hearth::kernels

@@ -125,7 +125,7 @@ __device__ __forceinline__ void each_gradient(const Windows& s, const LinesOfBlo
 template <class T>
 __global__ void __launch_bounds__(tile_block, 2)
     batch_norm_pool_grad_moments(PoolShape shape, const T* x, const acc_t<T>* table, const std::uint8_t* taps,
-                                 const T* dy, ColumnTiles cut, double* partial) {
+                                 const T* dy, ColumnTiles cut, RunSums sums, GradientSums<acc_t<T>> norm) {
   using P = acc_t<T>;
   HEARTH_SHARED(double, shared, [tile_block * unit]);
   const Windows s(shape, unit);
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(tile_block, 2)
       });
   sum_down(sum.total, shared, cut.across);
   sum_down(product.total, shared, cut.across);
-  leave_partial(cut, place, s.c, sum.total, product.total, partial);
+  finish_gradient(sums, norm, cut, place, sum.total, product.total, shared);
 }
 
 template <class T>
@@ -203,14 +203,15 @@ void batch_norm_pool_grad_sums(Stream& stream, const PoolShape& shape, const Ten
                                const Tensor& taps, const Tensor& dy, const Tensor& rstd, const Tensor& d_gamma,
                                const Tensor& d_beta, const Tensor& corrections) {
   const ColumnTiles cut = cut_lines(shape, 0);
-  const ChannelMoments sums{Tensor::empty({2, shape.c, cut.segments}, DType::f64, x.device()), 0};
+  Tensor memory;
+  const RunSums sums = run_sums(stream, 2, shape.c, cut.segments, cut.tiles, memory);
+  const BatchNormGradient norm{x, coefficients, rstd, d_gamma, d_beta, corrections};
   visit_dtype("batch_norm_pool", x.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "batch_norm_pool_grad_moments",
-           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, coefficients, taps, dy, sums.parts)},
+           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, taps, dy) + sums.bytes() + bytes_of_gradient(norm)},
            batch_norm_pool_grad_moments<T>, shape, x.data<T>(), coefficients.data<acc_t<T>>(),
-           taps.data<std::uint8_t>(), dy.data<T>(), cut, sums.parts.data<double>());
+           taps.data<std::uint8_t>(), dy.data<T>(), cut, sums, gradient_sums<acc_t<T>>(norm, x.size() / shape.c));
   });
-  batch_norm_grad_sums(stream, sums, x.size() / shape.c, coefficients, rstd, d_gamma, d_beta, corrections);
 }
 
 void batch_norm_pool_grad(Stream& stream, const PoolShape& shape, const Tensor& x, const Tensor& coefficients,

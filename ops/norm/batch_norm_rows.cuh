@@ -4,7 +4,9 @@
 
 #include "ops/column_tile.cuh"
 #include "ops/norm/batch_norm.h"
+#include "ops/norm/gradient_sums.cuh"
 #include "ops/row_split.cuh"
+#include "ops/run_sums.cuh"
 
 namespace hearth::kernels::batch_norm_rows {
 
@@ -189,19 +191,44 @@ struct LongSums {
   }
 };
 
-// Leaves a unit's two values of a block at partial[which][lane][segment].
-__device__ __forceinline__ void leave_partial(const ColumnTiles& cut, const TilePlace& place, std::int64_t lanes,
-                                              const double (&first)[unit], const double (&second)[unit],
-                                              double* partial) {
-  if (static_cast<int>(threadIdx.x) >= cut.across) return;
-  const int count = lanes_in_unit(lanes, place.unit);
+// Leaves sums by lane of this block's rows, the kinds in order. In the last block of a tile store(channel, totals of
+// the kinds) follows for each channel. `shared` holds 256 * unit values. All threads of the block call.
+template <int kinds, class Store>
+__device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTiles& cut, const TilePlace& place,
+                                            std::int64_t channels, const double (*const (&values)[kinds])[unit],
+                                            double* shared, Store&& store) {
+  const int thread = static_cast<int>(threadIdx.x), across = cut.across;
+  const int mine = thread < across ? lanes_in_unit(sums.columns, place.unit) : 0;
   HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) {
-    if (k >= count) break;
-    const std::int64_t lane = place.unit * unit + k;
-    partial[lane * cut.segments + place.segment] = first[k];
-    partial[(lanes + lane) * cut.segments + place.segment] = second[k];
+  for (int kind = 0; kind < kinds; ++kind) {
+    HEARTH_UNROLL
+    for (int k = 0; k < unit; ++k)
+      if (k < mine) *sums.at(place.segment, kind, place.unit * unit + k) = (*values[kind])[k];
   }
+  const std::int64_t tile = place.unit / across, first = tile * across * unit, rest = sums.columns - first;
+  const int count = static_cast<int>(rest < across * unit ? rest : across * unit);
+  if (!join_runs<kinds>(sums, tile, place.segment, first, count, shared)) return;
+  // Rows that are folded lie in one tile.
+  const int own = count < channels ? count : static_cast<int>(channels);
+  for (int c = thread; c < own; c += tile_block) {
+    double total[kinds] = {};
+    for (int lane = c; lane < count; lane += own) {
+      HEARTH_UNROLL
+      for (int kind = 0; kind < kinds; ++kind) total[kind] += shared[kind * count + lane];
+    }
+    store(first + c, total);
+  }
+}
+
+// The same for the sums of g and of g (x - mean).
+template <class P>
+__device__ __forceinline__ void finish_gradient(const RunSums& sums, const GradientSums<P>& norm,
+                                                const ColumnTiles& cut, const TilePlace& place,
+                                                const double (&sum)[unit], const double (&product)[unit],
+                                                double* shared) {
+  const double(*const values[2])[unit] = {&sum, &product};
+  finish_sums<2>(sums, cut, place, norm.channels, values, shared,
+                 [&](std::int64_t c, const double(&total)[2]) { norm.store(c, total[0], total[1]); });
 }
 
 }  // namespace hearth::kernels::batch_norm_rows

@@ -18,17 +18,17 @@ struct ChannelMoments {
 
 namespace kernels {
 
+/// A norm of which the gradient is wanted: its input, and what batch_norm_grad_sums() makes of the sums by channel.
+struct BatchNormGradient {
+  const Tensor &x, &coefficients, &rstd, &d_gamma, &d_beta, &corrections;
+};
+
 /// batch_norm_coefficients for training, without x: `values` a channel, whose moments are given.
 void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const ChannelNorm& o);
 /// batch_norm_coefficients() for training from `sums`, f32 [2, C], of x and of its squares; undefined: the coefficients
 /// are there already. `folded`, f16 [2, C], becomes scale and shift of the norm as x scale + shift.
 void batch_norm_folded(cuda::Stream&, const Tensor& sums, std::int64_t values, const ChannelNorm& o,
                        const Tensor& folded);
-/// batch_norm_grad_sums() without x and dy: `sums` has the parts of a convolution's data gradient behind the ReLU, of
-/// `values` a channel. d_gamma and d_beta may be absent.
-void batch_norm_grad_sums(cuda::Stream&, const ChannelMoments& sums, std::int64_t values, const Tensor& coefficients,
-                          const Tensor& rstd, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections);
-
 }  // namespace kernels
 
 }  // namespace hearth

@@ -17,6 +17,10 @@ namespace hearth::cuda::emulate {
 enum class Access { read, write, atomic, copy_begin, copy_end };
 
 #if HEARTH_EMULATE_CHECK
+/// The running block has been counted at `counter`; `last`: it was told that it completes the count, and goes on behind
+/// all that were.
+void note_arrival(const void* counter, bool last);
+
 /// Whether the code that runs is a kernel's. Loads and stores of the engine itself, and of the host, are not looked at.
 inline HEARTH_EMULATE_THREAD_LOCAL bool in_kernel = false;
 
@@ -53,6 +57,7 @@ class AtomicAccess {
   Unwatched unwatched_;
 };
 #else
+inline void note_arrival(const void*, bool) {}
 inline void note_access(const void*, std::size_t, Access, const void*) {}
 struct Unwatched {
   Unwatched() {}

@@ -58,6 +58,7 @@ class Block {
   /// Ends the launch with an error if the running thread must not do this. Does not unwind the kernel's stack: the
   /// compiler takes the calls that lead here for ones that do not throw.
   void check_access(const void* p, std::size_t bytes, Access access, const void* site);
+  Checker& checker() { return checker_; }
 #endif
 
  private:

@@ -34,6 +34,7 @@ void Checker::begin_launch(const void* arguments, std::size_t argument_bytes, co
   parties_.assign(2, Party{});  // nobody, and several blocks
   parties_[grid_party].kind = Party::Kind::grid;
   joined_.clear();
+  arrived_.clear();
   blocks_.clear();
   block_ = 0;
   if (constants_.empty()) find_program_ranges();
@@ -43,12 +44,26 @@ void Checker::begin_block(unsigned threads) {
   ++block_;
   epoch_ = 0;
   shared_.clear();
+  told_.clear();
+  seen_.clear();
   std::fill_n(party_of_thread_.begin(), threads, 0);
 }
 
 void Checker::meet() {
   ++epoch_;
   party_of_thread_.fill(0);
+  if (told_.empty()) return;
+  seen_ = std::move(told_);
+  told_.clear();
+}
+
+void Checker::arrive(const void* counter, bool last) {
+  Seen& arrived = arrived_[counter];
+  for (const auto& [block, epoch] : seen_) arrived[block] = std::max(arrived[block], epoch);
+  arrived[block_] = epoch_;
+  if (!last) return;
+  told_ = std::move(arrived);
+  arrived_.erase(counter);
 }
 
 void Checker::meet_in_warp(unsigned warp, unsigned lanes) {
@@ -96,7 +111,11 @@ std::uint32_t Checker::party_of(unsigned thread) {
 // Whether all that `before` did so far is done and seen by the thread `now`.
 bool Checker::ordered(std::uint32_t before, std::uint32_t now) const {
   const Party &a = parties_[before], &b = parties_[now];
-  if (a.kind == Party::Kind::grid || a.block != b.block) return false;
+  if (a.kind == Party::Kind::grid) return false;
+  if (a.block != b.block) {
+    const auto seen = seen_.find(a.block);
+    return seen != seen_.end() && a.epoch < seen->second;
+  }
   if (a.kind == Party::Kind::thread && a.thread == b.thread) return true;
   if (a.epoch != b.epoch) return a.epoch < b.epoch;
   if (a.kind == Party::Kind::block || a.thread / 32 != b.thread / 32) return false;

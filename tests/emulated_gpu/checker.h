@@ -2,7 +2,8 @@
 // Finds accesses of a kernel that CUDA leaves undefined: two threads at the same bytes, one of them writing, with
 // nothing that orders them; shared memory read before it is written; memory that is neither the block's nor the
 // device's. What orders threads is known exactly (barriers of the block, and __syncwarp within a warp), so the answer
-// does not depend on the order in which threads happened to run. Shuffles and votes order nothing, as documented;
+// does not depend on the order in which threads happened to run. A block is ordered behind others only where it was the
+// last of them to arrive at a counter (last_to_arrive in kernel.h). Shuffles and votes order nothing, as documented;
 // atomics are exempt against atomics. One approximation: lanes of a warp that read the same bytes are remembered
 // together, with the latest of their times.
 #pragma once
@@ -31,6 +32,10 @@ class Checker {
   /// These lanes of the warp have met.
   void meet_in_warp(unsigned warp, unsigned lanes);
 
+  /// The block has been counted at `counter`; `last`: it completes the count, and from its next barrier on it is
+  /// ordered behind what those who were counted did before the barrier that they had passed then.
+  void arrive(const void* counter, bool last);
+
   /// What is wrong with this access, or nothing.
   std::string check(unsigned thread, const void* p, std::size_t bytes, Access access, const void* site,
                     const SharedMemory& shared);
@@ -46,6 +51,8 @@ class Checker {
     std::uint16_t thread;  // of a warp, its first
     Kind kind;
   };
+  // Of other blocks: all that they did before they had passed so many barriers is done and seen.
+  using Seen = std::unordered_map<std::uint32_t, std::uint32_t>;
   struct WarpClocks {
     std::uint64_t block = 0;
     // seen[i][j]: up to which time of lane j lane i has seen what it did; seen[i][i] is lane i's own time.
@@ -74,7 +81,9 @@ class Checker {
   std::array<std::uint32_t, 1024> party_of_thread_;
   std::array<WarpClocks, 32> clocks_;
   std::uint32_t block_ = 0, epoch_ = 0;
-  std::vector<Range> blocks_;  // of device memory, met in this launch
+  std::unordered_map<const void*, Seen> arrived_;  // at counters that are not complete
+  Seen told_, seen_;                               // by this block: behind the next barrier, and by now
+  std::vector<Range> blocks_;                      // of device memory, met in this launch
   Range arguments_{}, stacks_{};
   std::vector<Range> thread_local_, constants_;
 };

@@ -130,6 +130,10 @@ void note_access(const void* p, std::size_t bytes, Access access, const void* si
   const Unwatched unwatched;
   running_block().check_access(p, bytes, access, site);
 }
+void note_arrival(const void* counter, bool last) {
+  const Unwatched unwatched;
+  running_block().checker().arrive(counter, last);
+}
 #endif
 
 bool is_shared(const void* p, std::size_t bytes) { return running_block().shared().holds(p, bytes); }

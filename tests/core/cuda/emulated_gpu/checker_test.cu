@@ -270,6 +270,50 @@ TEST(EmulateChecker, SmallNeighbours) {
   });
 }
 
+// The last block to arrive adds what all have left. Faults: what is left behind the arrival, and blocks that arrived at
+// another counter.
+__global__ void added_by_the_last(float* parts, float* sums, unsigned* counters, int fault) {
+  const bool late = fault == 1;
+  const unsigned half = fault == 2 ? blockIdx.x % 2 : 0;
+  if (!late) parts[global_thread()] = 1;
+  const bool last = last_to_arrive(counters + half, fault == 2 ? gridDim.x / 2 : gridDim.x);
+  if (late) parts[global_thread()] = 1;
+  if (!last) return;
+  float sum = 0;
+  for (unsigned block = 0; block < gridDim.x; ++block) sum += parts[block * 32 + (threadIdx.x ^ 1)];
+  sums[half * 32 + threadIdx.x] = sum;
+}
+TEST(EmulateChecker, SumsOfBlocksThatHaveNotArrived) {
+  const DeviceBytes parts(4 * 128), sums(256), counters(8);
+  for (const int planted : {1, 2}) {
+    check("of another block", [&](int fault) {
+      HEARTH_TRY(cudaMemset(counters.as<unsigned>(), 0, 8));
+      run({4, 32}, added_by_the_last, parts.as<float>(), sums.as<float>(), counters.as<unsigned>(), fault * planted);
+    });
+  }
+}
+
+// Whoever comes behind the last of a group comes behind the whole group.
+__global__ void added_in_two_levels(float* parts, float* sums, unsigned* counters, int fault) {
+  const unsigned group = blockIdx.x / 2, groups = gridDim.x / 2;
+  parts[global_thread()] = 1;
+  if (fault == 0 && !last_to_arrive(counters + 1 + group, 2)) return;
+  if (!last_to_arrive(counters, fault == 0 ? groups : groups * 2 - 1)) return;
+  float sum = 0;
+  for (unsigned block = 0; block < gridDim.x; ++block) sum += parts[block * 32 + (threadIdx.x ^ 1)];
+  sums[threadIdx.x] = sum;
+}
+TEST(EmulateChecker, SumsInTwoLevels) {
+  const DeviceBytes parts(6 * 128), sums(128), counters(16);
+  check("of another block", [&](int fault) {
+    HEARTH_TRY(cudaMemset(counters.as<unsigned>(), 0, 16));
+    run({6, 32}, added_in_two_levels, parts.as<float>(), sums.as<float>(), counters.as<unsigned>(), fault);
+    std::vector<unsigned> left(4);
+    HEARTH_TRY(cudaMemcpy(left.data(), counters.as<unsigned>(), 16, cudaMemcpyDeviceToHost));
+    EXPECT_TRUE(std::all_of(left.begin(), left.end(), [](unsigned n) { return n == 0; })) << "counters are set back";
+  });
+}
+
 #if HEARTH_EMULATE_CHECK
 TEST(EmulateChecker, ErrorsNameTheLines) {
   const DeviceBytes y(256);
