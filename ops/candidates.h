@@ -179,6 +179,18 @@ class Candidates {
     run(problem, call, Trial{dtype, results, call});
   }
 
+  /// Runs two problems at once: call(), where `both` is the implementation of both. Else gives false and does nothing.
+  template <class Call>
+  bool run_both(const Problem& first, const Problem& second, Run* both, const Call& call) {
+    const std::size_t index = place_of(first).index;
+    if (list_[index].run != both || place_of(second).index != index) return false;
+    const profiler::Scope scope(labels_[index].c_str());
+    call();
+    for (const Problem* const problem : {&first, &second})
+      if (detail::counts_runs()) detail::count_run(labels_[index], join_text(*problem));
+    return true;
+  }
+
  private:
   static constexpr std::size_t max_kept = 8192;
 

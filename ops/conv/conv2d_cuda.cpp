@@ -5,6 +5,7 @@
 
 #include "autograd/accumulate.h"
 #include "core/cpu/parallel.h"
+#include "core/profiler.h"
 #include "core/shape.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_cudnn.h"
@@ -314,6 +315,34 @@ Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tenso
 
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   run_conv2d(candidates(), shape, pass, operands);
+}
+
+namespace {
+
+/// Whether there is a kernel for both gradients: of a layer behind another, or of the first one, whose dx is added to.
+bool go_together(const Conv2dOperands& filters, const Conv2dOperands& images) {
+  if (images.fusion == nullptr || filters.unfinished == nullptr || filters.b.defined()) return false;
+  const bool inside = images.fusion->gradient != nullptr;
+  return inside == (filters.fusion != nullptr) && inside != images.fusion->added.defined();
+}
+
+}  // namespace
+
+void conv2d_gradients(cuda::Stream& stream, const ConvShape& shape, const Conv2dOperands& filters,
+                      const Conv2dOperands& images) {
+  const auto together = [&] {
+    const DType dtype = images.x.dtype();
+    const Tensor x = aligned(filters.x, dtype), w = aligned(images.w, dtype), dy = aligned(images.y, dtype);
+    profiler::add_flops(2 * flops_of(shape));
+    conv2d_mma_gradients(stream, shape, {x, filters.w, {}, dy, nullptr, false, filters.fusion, filters.unfinished},
+                         {images.x, w, {}, dy, nullptr, false, images.fusion});
+  };
+  const auto problem = [&](Pass pass, const Conv2dOperands& o) { return conv2d_problem(shape, pass, o); };
+  if (go_together(filters, images) && candidates().run_both(problem(Pass::backward_weights, filters),
+                                                            problem(Pass::backward_data, images), run_mma, together))
+    return;
+  conv2d(stream, shape, Pass::backward_weights, filters);
+  conv2d(stream, shape, Pass::backward_data, images);
 }
 
 namespace {

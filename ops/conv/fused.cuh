@@ -198,11 +198,16 @@ void with_data_store(cuda::Stream& stream, const Conv2dOperands& o, Tiles t, F&&
   f(t, tile::store_of<T>(dx, Tensor(), o.accumulate));
 }
 
+template <class T>
+ThroughNorm<T> through_norm(const Conv2dFusion& fusion) {
+  return {fusion.coefficients.data<acc_t<T>>(), static_cast<int>(fusion.coefficients.dim(1))};
+}
+
 /// f(read) with how forward and backward_weights read x.
 template <class T, class F>
 void with_read(const Conv2dFusion* fusion, F&& f) {
   if (fusion == nullptr) return f(AsStored<T>{});
-  f(ThroughNorm<T>{fusion->coefficients.data<acc_t<T>>(), static_cast<int>(fusion->coefficients.dim(1))});
+  f(through_norm<T>(*fusion));
 }
 
 }  // namespace hearth::kernels::conv_operands

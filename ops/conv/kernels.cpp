@@ -70,7 +70,7 @@ std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3)
 
 Tensor readable_images(cpu::Stream&, const ConvShape&, const Tensor& x) { return x.contiguous(); }
 
-void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
+ConvProblem conv2d_problem(const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   ConvProblem problem{.shape = shape, .pass = pass};
   problem.activations = operands.x.dtype();
   problem.weights = operands.w.dtype();
@@ -87,6 +87,11 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
     problem.norm = operands.fusion->coefficients.defined() || operands.fusion->gradient != nullptr;
     problem.added = operands.fusion->added.defined();
   }
+  return problem;
+}
+
+void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
+  const ConvProblem problem = conv2d_problem(shape, pass, operands);
   Conv2dEpilogue* const epilogue = operands.epilogue;
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {

@@ -65,6 +65,13 @@ void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperan
 /// The same by the choice among these.
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
 
+/// The problem that such a pass is chosen by.
+ConvProblem conv2d_problem(const ConvShape& shape, Pass pass, const Conv2dOperands& operands);
+/// backward_weights and backward_data of one convolution: in one launch where both are `mma`'s, images' have a fusion,
+/// and filters may be left unfinished; else one after the other.
+void conv2d_gradients(cuda::Stream&, const ConvShape& shape, const Conv2dOperands& filters,
+                      const Conv2dOperands& images);
+
 /// The gradient of filters that a pass left unfinished.
 struct FilterParts {
   Tensor parts, w;
@@ -100,5 +107,9 @@ void conv2d_tiles(cuda::Stream&, const ConvProblem& problem, const Conv2dOperand
 /// The tensor-core implementation of the device: all tensors f16 or all bf16, at addresses that are multiples of 16,
 /// with channels and filters of a group multiples of 8; in backward_weights w may be f32, and b of any type.
 void conv2d_mma(cuda::Stream&, const ConvProblem& problem, const Conv2dOperands& operands);
+/// Its backward_weights, left unfinished unless its sums are made whole in w itself, and its backward_data with a
+/// fusion, in one launch.
+void conv2d_mma_gradients(cuda::Stream&, const ConvShape& shape, const Conv2dOperands& filters,
+                          const Conv2dOperands& images);
 
 }  // namespace hearth::kernels

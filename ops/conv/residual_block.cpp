@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/conv/residual_block.h"
 
+#include <optional>
 #include <utility>
 
 #include "autograd/record.h"
@@ -181,10 +182,45 @@ struct ResidualBlock {
     return last.v;
   }
 
-  /// dv of the layer before, from that of layer i.
+  /// The gradient of a layer's filters, and what it is made from.
+  struct Filters {
+    ConvShape shape;
+    Tensor x, dw, dv;
+    std::optional<kernels::Conv2dFusion> norm;  ///< that x is read through
+    Tensor parts = {};                          ///< where it is unfinished
+    Tensor none = {};
+
+    kernels::Conv2dOperands operands() {
+      return {x, dw, none, dv, nullptr, false, norm ? &*norm : nullptr, detail::checks_plans() ? nullptr : &parts};
+    }
+  };
+
+  /// Of layer i, unless it wants none.
+  std::optional<Filters> filters_of(const Saved& saved, std::size_t i, const Tensor& dv, const NeedsGrad& needs,
+                                    std::vector<Tensor>& gradients) const {
+    const std::size_t input = 1 + 3 * i;
+    if (!needs[input]) return {};
+    const SavedLayer& of = saved.layers[i];
+    const ConvShape& s = of.shape;
+    gradients[input] = needs.make(input, {s.k, s.r, s.s, s.c}, needs.type_for(input, of.weight_type));
+    if (i == 0 || i == depth()) return Filters{s, saved.x.get(), gradients[input], dv, {}};
+    return Filters{s, saved.layers[i - 1].v, gradients[input], dv, norm_of(saved.layers[i - 1])};
+  }
+
+  /// The pass of a layer's images, with its filters' gradient if that is wanted.
+  template <class Stream>
+  static void make_gradients(Stream& stream, const ConvShape& shape, std::optional<Filters>& filters,
+                             const kernels::Conv2dOperands& images) {
+    if (filters)
+      kernels::conv2d_gradients(stream, shape, filters->operands(), images);
+    else
+      kernels::conv2d(stream, shape, Pass::backward_data, images);
+  }
+
+  /// dv of the layer before, from that of layer i, whose filters' gradient is made too.
   template <class Stream>
   Tensor images_backward(Stream& stream, const Saved& saved, std::size_t i, const Tensor& dv, const NeedsGrad& needs,
-                         std::vector<Tensor>& gradients) const {
+                         std::vector<Tensor>& gradients, std::optional<Filters>& filters) const {
     const SavedLayer &of = saved.layers[i], &before = saved.layers[i - 1];
     const Tensor g = Tensor::empty_like(before.v), corrections = parameters_of(needs, i - 1, before, gradients);
     const Tensor &d_gamma = gradients[3 * i - 1], &d_beta = gradients[3 * i];
@@ -193,58 +229,34 @@ struct ResidualBlock {
     if (kernels::convolves_natively(stream, of.shape, Pass::backward_data, g.dtype(), {bytes, 2 * bytes})) {
       const kernels::BatchNormGradient norm{before.v, before.coefficients, before.rstd, d_gamma, d_beta, corrections};
       const kernels::Conv2dFusion fusion{.coefficients = {}, .gradient = &norm};
-      kernels::conv2d(stream, of.shape, Pass::backward_data, {g, of.w.get(), {}, dv, nullptr, false, &fusion});
+      make_gradients(stream, of.shape, filters, {g, of.w.get(), {}, dv, nullptr, false, &fusion});
     } else {
       given.gate = ReluGate::from_input;
-      kernels::conv2d(stream, of.shape, Pass::backward_data, {g, of.w.get(), {}, dv});
+      make_gradients(stream, of.shape, filters, {g, of.w.get(), {}, dv});
       kernels::batch_norm_grad_sums(stream, given, g, before.rstd, d_gamma, d_beta, corrections);
     }
     kernels::batch_norm_grad(stream, given, g, corrections, g, {});
     return g;
   }
 
-  template <class Stream>
-  void weights_backward(Stream& stream, const Saved& saved, std::size_t i, const Tensor& dv, const NeedsGrad& needs,
-                        std::vector<Tensor>& gradients, std::vector<kernels::FilterParts>& unfinished) const {
-    const std::size_t input = 1 + 3 * i;
-    if (!needs[input]) return;
-    const SavedLayer& of = saved.layers[i];
-    const ConvShape& s = of.shape;
-    const bool reads_x = i == 0 || i == depth();
-    const kernels::Conv2dFusion norm = reads_x ? kernels::Conv2dFusion{} : norm_of(saved.layers[i - 1]);
-    const Tensor dw = needs.make(input, {s.k, s.r, s.s, s.c}, needs.type_for(input, of.weight_type));
-    Tensor parts;
-    kernels::conv2d(stream, s, Pass::backward_weights,
-                    {reads_x ? saved.x.get() : saved.layers[i - 1].v,
-                     dw,
-                     {},
-                     dv,
-                     nullptr,
-                     false,
-                     reads_x ? nullptr : &norm,
-                     detail::checks_plans() ? nullptr : &parts});
-    if (parts.defined()) unfinished.push_back({parts, dw});
-    gradients[input] = dw;
-  }
-
   /// dx of a block whose shortcut is x: over dy where nobody else reads that, or over `behind` where a library adds to
   /// that.
   template <class Stream>
   Tensor first_images_backward(Stream& stream, const Saved& saved, const Tensor& dv, const Tensor& dy, bool reuse,
-                               const Tensor& behind, const NeedsGrad& needs) const {
+                               const Tensor& behind, const NeedsGrad& needs, std::optional<Filters>& filters) const {
     const SavedLayer& first = saved.layers[0];
     const kernels::Conv2dFusion sum{.coefficients = {}, .added = dy, .mask = saved.mask};
     const bool adds = !behind.defined();
     const Tensor dx = !adds ? behind : reuse ? dy : needs.make(0, dy.shape(), dy.dtype());
-    kernels::conv2d(stream, first.shape, Pass::backward_data,
-                    {dx, first.w.get(), {}, dv, nullptr, !adds, adds ? &sum : nullptr});
+    make_gradients(stream, first.shape, filters, {dx, first.w.get(), {}, dv, nullptr, !adds, adds ? &sum : nullptr});
     return dx;
   }
 
   /// dx of a block whose shortcut is a layer: a native kernel adds the gradient of the pixels that the shortcut reads,
   /// a library the shortcut's whole gradient.
   template <class Stream>
-  Tensor images_backward_of_both(Stream& stream, const Saved& saved, const Tensor& dv, const NeedsGrad& needs) const {
+  Tensor images_backward_of_both(Stream& stream, const Saved& saved, const Tensor& dv, const NeedsGrad& needs,
+                                 std::optional<Filters>& filters) const {
     const SavedLayer &first = saved.layers[0], &other = saved.layers[depth()];
     const ConvShape& s = first.shape;
     const Tensor dx = needs.make(0, {s.n, s.h, s.w, s.c}, dv.dtype());
@@ -257,9 +269,9 @@ struct ResidualBlock {
       kernels::conv2d(stream, read, Pass::backward_data, {added, other.w.get(), {}, other.v});
       const kernels::Conv2dFusion sum{
           .coefficients = {}, .added = added, .added_stride = {other.shape.stride_h, other.shape.stride_w}};
-      kernels::conv2d(stream, s, Pass::backward_data, {dx, first.w.get(), {}, dv, nullptr, false, &sum});
+      make_gradients(stream, s, filters, {dx, first.w.get(), {}, dv, nullptr, false, &sum});
     } else {
-      kernels::conv2d(stream, s, Pass::backward_data, {dx, first.w.get(), {}, dv});
+      make_gradients(stream, s, filters, {dx, first.w.get(), {}, dv});
       kernels::conv2d(stream, other.shape, Pass::backward_data, {dx, other.w.get(), {}, other.v, nullptr, true});
     }
     return dx;
@@ -278,15 +290,28 @@ struct ResidualBlock {
       behind = reuse ? dy : needs.make(0, dy.shape(), dy.dtype());
     Tensor dv = last_norm_backward(stream, saved, dy, behind, needs, gradients);
     std::vector<kernels::FilterParts> unfinished;
-    if (projects) weights_backward(stream, saved, depth(), saved.layers[depth()].v, needs, gradients, unfinished);
+    const auto make_filters = [&](std::size_t i, const auto& make) {
+      std::optional<Filters> filters = filters_of(saved, i, i == depth() ? saved.layers[i].v : dv, needs, gradients);
+      make(filters);
+      if (filters && filters->parts.defined()) unfinished.push_back({filters->parts, filters->dw});
+    };
+    const auto alone = [&](std::optional<Filters>& filters) {
+      if (filters) kernels::conv2d(stream, filters->shape, Pass::backward_weights, filters->operands());
+    };
+    if (projects) make_filters(depth(), alone);
     for (std::size_t i = depth(); i-- > 0;) {
-      weights_backward(stream, saved, i, dv, needs, gradients, unfinished);
-      if (!wants_before(needs, i)) break;
-      if (i > 0) dv = images_backward(stream, saved, i, dv, needs, gradients);
+      const bool goes_on = wants_before(needs, i);
+      make_filters(i, [&](std::optional<Filters>& filters) {
+        if (!goes_on)
+          alone(filters);
+        else if (i > 0)
+          dv = images_backward(stream, saved, i, dv, needs, gradients, filters);
+        else
+          gradients[0] = projects ? images_backward_of_both(stream, saved, dv, needs, filters)
+                                  : first_images_backward(stream, saved, dv, dy, reuse, behind, needs, filters);
+      });
+      if (!goes_on) break;
     }
-    if (needs[0])
-      gradients[0] = projects ? images_backward_of_both(stream, saved, dv, needs)
-                              : first_images_backward(stream, saved, dv, dy, reuse, behind, needs);
     kernels::sum_filter_parts(stream, unfinished, dy.dtype());
     return gradients;
   }
