@@ -25,7 +25,7 @@ struct Block {
   bool bottleneck;
   // Of one block. Forward, for each convolution with its norm: the convolution, whose kernel takes the moments of its
   // result (a library's does not: one pass more), one pass that joins them to coefficients, one that normalises.
-  // Backward: two for the norm's sums, its gradient, the gradients of images and of filters. Where the shortcut joins
+  // Backward: one for the norm's sums, its gradient, the gradients of images and of filters. Where the shortcut joins
   // the gradient of images is added as it is stored.
   std::int64_t convolutions, products, forward, backward;  // products: convolutions with 1x1 filters
 };
@@ -60,9 +60,9 @@ StepCost cost_in_16_bits(std::vector<std::int64_t> blocks, bool bottleneck, DTyp
 }
 
 // A block as one op. Forward: for each convolution that and what makes coefficients of its moments; at the end the norm
-// with the addition. Backward: three for the last norm; for each convolution the gradients of filters and of images,
-// and between two what joins the sums and the norm's gradient. With a library, whose gradients of filters have 16 bits,
-// one that converts them all; images this small are left to the native kernels.
+// with the addition. Backward: two for the last norm; for each convolution one for the gradients of filters and of
+// images, and between two the norm's gradient. With a library one more for each convolution's filters, and one that
+// converts all of them from 16 bits; images this small are left to the native kernels.
 TEST_P(CudaContracts, ABlockInSixteenBits) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     SCOPED_TRACE(name_of(dtype));
@@ -71,14 +71,16 @@ TEST_P(CudaContracts, ABlockInSixteenBits) {
     for (const StepCost& cost : {two, three}) expect_undisturbed(cost);
     const bool library = cuda::dnn::why_absent().empty();
     if (library && dtype == DType::bf16) continue;  // it has no such plans
+    // Products are cuBLASLt's where it has no cuDNN before it, and take no norms along.
+    if (!library && cuda::blas::why_absent().empty() && GetParam().products > 0) continue;
     const std::int64_t layers = GetParam().convolutions;
     EXPECT_EQ(calls(three.forward - two.forward), 2 * layers + 1);
-    EXPECT_EQ(calls(three.backward - two.backward), 3 + 2 * layers + 2 * (layers - 1) + (library ? 1 : 0));
+    EXPECT_EQ(calls(three.backward - two.backward), 2 + layers + (layers - 1) + (library ? layers + 1 : 0));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, CudaContracts,
-                         testing::Values(Block{"basic", false, 2, 0, 6, 10}, Block{"bottleneck", true, 3, 2, 9, 15}),
+                         testing::Values(Block{"basic", false, 2, 0, 6, 8}, Block{"bottleneck", true, 3, 2, 9, 12}),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
