@@ -189,8 +189,6 @@ __global__ void __launch_bounds__(tile_block, 2)
         sum.carry();
         product.carry();
       });
-  sum_down(sum.total, shared, cut.across);
-  sum_down(product.total, shared, cut.across);
   finish_gradient(sums, norm, cut, place, sum.total, product.total, shared);
 }
 

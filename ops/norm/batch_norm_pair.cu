@@ -66,7 +66,7 @@ struct Means {
 
 // The sums of g, of g (a - mean) and of g (b - mean).
 template <class T, bool packed>
-__global__ void __launch_bounds__(tile_block)
+__global__ void __launch_bounds__(tile_block, packed && sizeof(T) == 2 ? 2 : 1)
     batch_norm_pair_grad_moments(const T* a, const T* b, const T* dy, const acc_t<T>* a_table, const acc_t<T>* b_table,
                                  std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut,
                                  RunSums sums, GradientSums<acc_t<T>> of_a, GradientSums<acc_t<T>> of_b) {
@@ -101,11 +101,10 @@ __global__ void __launch_bounds__(tile_block)
         a_product.carry();
         b_product.carry();
       });
-  sum_down(sum.total, shared, cut.across);
-  sum_down(a_product.total, shared, cut.across);
-  sum_down(b_product.total, shared, cut.across);
-  const double(*const values[3])[unit] = {&sum.total, &a_product.total, &b_product.total};
-  finish_sums<3>(sums, cut, place, channels, values, shared, [&](std::int64_t c, const double(&total)[3]) {
+  leave_sum(sums, cut, place, 0, sum.total, shared);
+  leave_sum(sums, cut, place, 1, a_product.total, shared);
+  leave_sum(sums, cut, place, 2, b_product.total, shared);
+  finish_sums<3>(sums, cut, channels, shared, [&](std::int64_t c, const double(&total)[3]) {
     of_a.store(c, total[0], total[1]);
     of_b.store(c, total[0], total[2]);
   });

@@ -191,26 +191,30 @@ struct LongSums {
   }
 };
 
-// Leaves sums by lane of this block's rows, the kinds in order. In the last block of a tile store(channel, totals of
-// the kinds) follows for each channel. `shared` holds 256 * unit values. All threads of the block call.
-template <int kinds, class Store>
-__device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTiles& cut, const TilePlace& place,
-                                            std::int64_t channels, const double (*const (&values)[kinds])[unit],
-                                            double* shared, Store&& store) {
-  const int thread = static_cast<int>(threadIdx.x), across = cut.across;
-  const int mine = thread < across ? lanes_in_unit(sums.columns, place.unit) : 0;
+// Leaves the sum of a kind over this block's rows, by lane. `shared` holds 256 * unit values. All threads of the block
+// call.
+__device__ __forceinline__ void leave_sum(const RunSums& sums, const ColumnTiles& cut, const TilePlace& place, int kind,
+                                          double (&value)[unit], double* shared) {
+  sum_down(value, shared, cut.across);
+  if (static_cast<int>(threadIdx.x) >= cut.across) return;
+  const int count = lanes_in_unit(sums.columns, place.unit);
   HEARTH_UNROLL
-  for (int kind = 0; kind < kinds; ++kind) {
-    HEARTH_UNROLL
-    for (int k = 0; k < unit; ++k)
-      if (k < mine) *sums.at(place.segment, kind, place.unit * unit + k) = (*values[kind])[k];
-  }
-  const std::int64_t tile = place.unit / across, first = tile * across * unit, rest = sums.columns - first;
-  const int count = static_cast<int>(rest < across * unit ? rest : across * unit);
-  if (!join_runs<kinds>(sums, tile, place.segment, first, count, shared)) return;
+  for (int k = 0; k < unit; ++k)
+    if (k < count) *sums.at(place.segment, kind, place.unit * unit + k) = value[k];
+}
+
+// What follows when all kinds are left: in the last block of a tile store(channel, totals of the kinds) for each
+// channel.
+template <int kinds, class Store>
+__device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTiles& cut, std::int64_t channels,
+                                            double* shared, Store&& store) {
+  const unsigned tiles = static_cast<unsigned>(cut.tiles), tile = blockIdx.x % tiles, segment = blockIdx.x / tiles;
+  const std::int64_t first = static_cast<std::int64_t>(tile) * cut.across * unit, rest = sums.columns - first;
+  const int count = static_cast<int>(rest < cut.across * unit ? rest : cut.across * unit);
+  if (!join_runs<kinds>(sums, tile, segment, first, count, shared)) return;
   // Rows that are folded lie in one tile.
   const int own = count < channels ? count : static_cast<int>(channels);
-  for (int c = thread; c < own; c += tile_block) {
+  for (int c = static_cast<int>(threadIdx.x); c < own; c += tile_block) {
     double total[kinds] = {};
     for (int lane = c; lane < count; lane += own) {
       HEARTH_UNROLL
@@ -220,14 +224,14 @@ __device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTil
   }
 }
 
-// The same for the sums of g and of g (x - mean).
+// Both for the sums of g and of g (x - mean).
 template <class P>
 __device__ __forceinline__ void finish_gradient(const RunSums& sums, const GradientSums<P>& norm,
-                                                const ColumnTiles& cut, const TilePlace& place,
-                                                const double (&sum)[unit], const double (&product)[unit],
-                                                double* shared) {
-  const double(*const values[2])[unit] = {&sum, &product};
-  finish_sums<2>(sums, cut, place, norm.channels, values, shared,
+                                                const ColumnTiles& cut, const TilePlace& place, double (&sum)[unit],
+                                                double (&product)[unit], double* shared) {
+  leave_sum(sums, cut, place, 0, sum, shared);
+  leave_sum(sums, cut, place, 1, product, shared);
+  finish_sums<2>(sums, cut, norm.channels, shared,
                  [&](std::int64_t c, const double(&total)[2]) { norm.store(c, total[0], total[1]); });
 }
 
