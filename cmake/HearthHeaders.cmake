@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # hearth_headers(): copies of the public headers for programs that use the library, in the build folder's include/hearth,
 # with "core/tensor.h" written as "hearth/core/tensor.h". Public is what hearth_headers() names and what that includes;
-# all other headers are internal, and so is what a public one has in `namespace kernels`: the copies leave it out.
+# all other headers are internal, and so is what a public one has in `namespace kernels`: the copies leave it out, but for
+# the name of a type.
 # core/build.h is the one that CMake wrote.
 cmake_policy(VERSION 3.25)
 
@@ -36,6 +37,8 @@ if(CMAKE_SCRIPT_MODE_FILE)
       file(READ ${SOURCE}/${header} text)
     endif()
     string(REGEX REPLACE "(#include \")((${alternatives})/)" "\\1hearth/\\2" text "${text}")
+    # Written so that it is not taken for a beginning of what is left out.
+    string(REGEX REPLACE "\nnamespace kernels {\n(struct [A-Za-z]+;)\n}\n" "\nnamespace kernels\n{ \\1 }\n" text "${text}")
     foreach(name kernels hearth::kernels)
       set(end "\n}  // namespace ${name}\n")
       string(LENGTH "${end}" end_length)
