@@ -18,7 +18,7 @@ struct ChannelMoments {
 
 namespace kernels {
 
-/// A norm of which the gradient is wanted: its input, and what batch_norm_grad_sums() makes of the sums by channel.
+/// A norm whose gradient is needed: its input, and what batch_norm_grad_sums() makes of the sums by channel.
 struct BatchNormGradient {
   const Tensor &x, &coefficients, &rstd, &d_gamma, &d_beta, &corrections;
 };

@@ -27,6 +27,7 @@ std::shared_ptr<test::MemorySource> store() {
   return added;
 }
 
+// Epochs are longer than small batches are prepared ahead.
 class ResumeReads : public testing::Test {
  protected:
   std::vector<std::string> settings(std::int64_t steps) const {
@@ -82,8 +83,8 @@ class ResumeReads : public testing::Test {
 TEST_F(ResumeReads, OfRecords) {
   path_ = "counted://records";
   const data::DataSplits made = data::make_data(
-      parse_json(R"({"type": "synthetic", "train_size": 60, "test_size": 4, "height": 4, "width": 4})", "test"));
-  data::pack_records(made, folder_ / "packed", {.records_per_file = 16});
+      parse_json(R"({"type": "synthetic", "train_size": 320, "test_size": 4, "height": 4, "width": 4})", "test"));
+  data::pack_records(made, folder_ / "packed", {.records_per_file = 80});
   store()->put_folder(folder_ / "packed", path_);
   write_config(R"({"type": "records", "path": "", "workers": 3, "prefetch": 1})");
   expect_nothing_skipped_is_read([&] {
@@ -93,7 +94,7 @@ TEST_F(ResumeReads, OfRecords) {
       const data::RecordFile file(folder_ / ("packed/" + name));
       for (const auto& [read, offset] : store()->log())
         for (std::int64_t record = 0; record < file.size(); ++record)
-          if (read == path_ + "/" + name && offset == file.offset(record)) samples.insert(16 * number + record);
+          if (read == path_ + "/" + name && offset == file.offset(record)) samples.insert(80 * number + record);
     }
     return samples;
   });
@@ -105,10 +106,10 @@ TEST_F(ResumeReads, OfImageFiles) {
   data::Image image;
   image.reshape(5, 4, 3);
   for (const char* split : {"train", "test"})
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 320; ++i) {
       for (std::size_t k = 0; k < image.pixels.size(); ++k)
         image.pixels[k] = static_cast<std::uint8_t>(k * 5 + static_cast<std::size_t>(i));
-      const std::string name = join_text("images/", split, i % 2 == 0 ? "/cat/" : "/dog/", 10 + i, ".png");
+      const std::string name = join_text("images/", split, i % 2 == 0 ? "/cat/" : "/dog/", 100 + i, ".png");
       std::filesystem::create_directories((folder_ / name).parent_path());
       data::write_png(folder_ / name, image);
     }
