@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/transforms/scale_pixels.h"
 
+#include <cstring>
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #include <immintrin.h>
 #endif
@@ -12,13 +14,6 @@ namespace hearth {}
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
-
-inline void scale_some(const std::uint8_t* in, std::size_t count, const PixelScale& by, float* out) {
-  for (std::size_t k = 0; k < count; ++k) {
-    const auto v = static_cast<float>(in[k]);
-    out[k] = (v * by.scale[k] + by.shift[k]) + (v * by.scale_rest[k] + by.shift_rest[k]);
-  }
-}
 
 #if HEARTH_ISA_VECTOR_BYTES >= 32
 
@@ -45,10 +40,23 @@ inline void scale_all(const std::uint8_t* in, std::size_t count, const PixelScal
   // A batch of such images is larger than the caches: written around them it makes half the traffic.
   const bool around = count >= (std::size_t{64} << 10) && reinterpret_cast<std::uintptr_t>(out) % 32 == 0;
   const std::size_t done = around ? scale_periods<true>(in, count, by, out) : scale_periods<false>(in, count, by, out);
-  scale_some(in + done, count - done, by, out + done);
+  if (done == count) return;
+  // By the same instructions: others round otherwise.
+  std::uint8_t last[PixelScale::period] = {};
+  float made[PixelScale::period];
+  std::memcpy(last, in + done, count - done);
+  scale_periods<false>(last, PixelScale::period, by, made);
+  std::memcpy(out + done, made, (count - done) * sizeof(float));
 }
 
 #else
+
+inline void scale_some(const std::uint8_t* in, std::size_t count, const PixelScale& by, float* out) {
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto v = static_cast<float>(in[k]);
+    out[k] = (v * by.scale[k] + by.shift[k]) + (v * by.scale_rest[k] + by.shift_rest[k]);
+  }
+}
 
 inline void scale_all(const std::uint8_t* in, std::size_t count, const PixelScale& by, float* out) {
   constexpr std::size_t period = PixelScale::period;

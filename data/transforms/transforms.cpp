@@ -216,7 +216,8 @@ Normalizer::Normalizer(int channels, const std::vector<double>& mean, const std:
 }
 
 bool Normalizer::gives_table(const kernels::PixelScale& scale) const {
-  std::vector<std::uint8_t> pixels(kernels::PixelScale::period);
+  // A whole period, and what is left of one.
+  std::vector<std::uint8_t> pixels(2 * kernels::PixelScale::period - 1);
   std::vector<float> made(pixels.size());
   for (std::size_t value = 0; value < 256; ++value) {
     std::fill(pixels.begin(), pixels.end(), static_cast<std::uint8_t>(value));
