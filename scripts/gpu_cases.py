@@ -32,12 +32,12 @@ PICKS = {"attention": ("cudnn", "mma"), "conv2d": ("cudnn", "mma"), "linear": ("
 # Whole steps: the case, one for an emulated GPU, what PyTorch's mode without compiling is called, who made PyTorch's
 # model. The GPT is GPT-2's smallest, with as many words as its vocabulary has pieces and some to spare.
 STEPS = {
-    "resnet50": {"part": "vision", "case": image_case("resnet50", 224, 256), "small": image_case("resnet18", 32, 2),
-                 "eager": "eager_channels_last", "makers": ["torch"]},
+    "resnet50": {"part": "vision", "case": image_case("resnet50", 224, 256),
+                 "small": image_case("resnet10", 32, 2, width=16), "eager": "eager_channels_last", "makers": ["torch"]},
     "gpt": {"part": "language", "case": text_case("gpt", 1024, 64, 12, 768, 50304),
             "small": text_case("gpt", 16, 2, 1, 64, 128), "eager": "eager", "makers": ["torch"]},
-    "swin_t": {"part": "vision", "case": image_case("swin", 224, 256), "small": image_case("swin", 32, 2),
-               "eager": "eager", "makers": ["torch"]},
+    "swin_t": {"part": "vision", "case": image_case("swin", 224, 256),
+               "small": image_case("swin", 32, 2, depths=[1, 1], heads=[1, 2], width=32), "eager": "eager", "makers": ["torch"]},
 }
 # The steps of the first call, the most wanted first.
 FIRST_STEPS = (("resnet50", "f16"), ("resnet50", "bf16"), ("gpt", "bf16"), ("swin_t", "bf16"))

@@ -6,9 +6,9 @@ import os
 import random
 
 
-def image_case(model, pixels, batch):
-    """A ResNet ("resnet50"), or Swin-T ("swin"), of 1000 classes."""
-    return {"model": model, "size": pixels, "batch": batch}
+def image_case(model, pixels, batch, **smaller):
+    """A ResNet ("resnet50"), or Swin-T ("swin"), of 1000 classes; with these settings of the model in place of its own."""
+    return {"model": model, "size": pixels, "batch": batch} | ({"smaller": smaller} if smaller else {})
 
 
 def text_case(model, length, batch, layers, width, vocabulary):
@@ -23,8 +23,9 @@ def swin_window(pixels):
 def images_config(case):
     swin = {"type": "swin", "window": swin_window(case["size"]), "drop_path": 0.2}
     is_swin = case["model"] == "swin"
+    model = swin if is_swin else {"type": "resnet", "depth": int(case["model"].removeprefix("resnet"))}
     return {
-        "model": swin if is_swin else {"type": "resnet", "depth": int(case["model"].removeprefix("resnet"))},
+        "model": model | case.get("smaller", {}),
         "data": {"type": "synthetic", "height": case["size"], "width": case["size"], "classes": 1000,
                  "train_size": 4 * case["batch"], "test_size": 1},
         "optimizer": {"type": "adamw", "lr": 1e-4} if is_swin else {"type": "sgd", "lr": 0.01, "momentum": 0.9},
