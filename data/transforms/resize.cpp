@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resize is separable: for each row of the result its rows of the source are weighed, then the columns of that.
+// The resize is separable: the columns of each row that is needed are weighed, then for each row of the result its rows
+// of that.
 #include "data/transforms/resize.h"
 
 #include <algorithm>
@@ -21,9 +22,8 @@ struct Weights {
   std::vector<std::int16_t> values;  // [outputs][2 * pairs], 0 behind the count
   int pairs = 1;
   int bits = 14;
-  std::vector<double> exact;  // of one output
+  std::vector<double> exact;  // of one output, also what is rounded to 0
   int begin = 0, end = 0;     // of the inputs that are used
-  bool are_few = false;       // whatever the window: at most max_few_taps, none above 1
 
   const std::int16_t* of(int output) const { return values.data() + static_cast<std::ptrdiff_t>(output) * 2 * pairs; }
 };
@@ -62,12 +62,9 @@ class Filter {
 
   int origin() const { return origin_; }
   int most() const { return 2 * static_cast<int>(std::ceil(reach_)) + 2; }
-  /// Bicubic weights at an edge may be above 1 in enlargements.
-  bool are_few() const {
-    return 2 * reach_ + 1 <= kernels::max_few_taps && (filter_ != ResizeFilter::bicubic || scale_ >= 1.5);
-  }
-  /// Fills `exact` with the weights of the inputs from the returned one on; `total` is their sum.
-  int weigh(int output, std::vector<double>& exact, double& total) const {
+  /// Fills `exact`, of most() values, with the weights of the `count` inputs from the returned one on; `total` is their
+  /// sum.
+  int weigh(int output, double* exact, int& count, double& total) const {
     const double center = begin_ + (output + 0.5) * scale_;
     const double low = center - reach_, high = center + reach_;
     const bool is_area = filter_ == ResizeFilter::area;
@@ -75,12 +72,12 @@ class Filter {
     const int first = std::max(is_area ? static_cast<int>(std::floor(low)) : static_cast<int>(low + 0.5), 0);
     const int last = std::min(is_area ? static_cast<int>(std::ceil(high)) : static_cast<int>(high + 0.5), end_);
     const double narrow = 1.0 / wide_;
-    exact.clear();
+    count = last - first;
     total = 0;
     for (int k = first; k < last; ++k) {
       const double weight = is_area ? std::max(std::min(k + 1.0, high) - std::max<double>(k, low), 0.0)
                                     : weight_of(filter_, (k - center + 0.5) * narrow);
-      exact.push_back(weight);
+      *exact++ = weight;
       total += weight;
     }
     return first;
@@ -114,8 +111,8 @@ void close_up(Weights& weights, int longest) {
 void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& weights) {
   const Filter made(axis, filter);
   weights.bits = bits_for(axis, max_bits);
-  weights.are_few = made.are_few();
   weights.pairs = (made.most() + 1) / 2;
+  weights.exact.resize(static_cast<std::size_t>(made.most()));
   const auto outputs = static_cast<std::size_t>(axis.count), slots = static_cast<std::size_t>(2 * weights.pairs);
   weights.first.resize(outputs);
   weights.count.resize(outputs);
@@ -126,13 +123,14 @@ void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& 
   for (std::size_t i = 0; i < outputs; ++i) {
     double total = 0, sum = 0;
     const int output = static_cast<int>(axis.mirrored ? outputs - 1 - i : i);
-    int first = made.weigh(axis.first + output, weights.exact, total);
+    int reached = 0;
+    int first = made.weigh(axis.first + output, weights.exact.data(), reached, total);
     const double unit = (1 << weights.bits) / total;
     int before = 0, count = 0;
     std::int16_t* const row = weights.values.data() + i * slots;
     // The sums are rounded, not each weight: so the weights of each output have the same sum.
-    for (const double exact : weights.exact) {
-      sum += exact;
+    for (int k = 0; k < reached; ++k) {
+      sum += weights.exact[static_cast<std::size_t>(k)];
       const int now = static_cast<int>(std::floor(sum * unit + 0.5));
       if (count > 0 || now != before)
         row[count++] = static_cast<std::int16_t>(now - before);
@@ -150,11 +148,19 @@ void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& 
   close_up(weights, longest);
 }
 
+/// A cache line.
+template <class T>
+struct alignas(64) Line {
+  T values[64 / sizeof(T)];
+};
+
 /// Memory of one thread, used again for each image.
 struct Scratch {
   Weights rows, columns;
-  std::vector<std::int16_t> row;      // between the passes
-  std::vector<std::int32_t> doubled;  // weights of columns, each twice
+  std::vector<Line<std::int32_t>> spread;      // weights of columns, as the kernel takes them
+  std::vector<Line<std::int16_t>> between;     // rows between the passes, in turn
+  std::vector<const std::int16_t*> of_output;  // those of a row of the result
+  std::vector<std::uint8_t> last;              // a row of the source, with what may be read behind it
 };
 
 void require_source(const Image& source, const Weights& rows, const Weights& columns) {
@@ -164,59 +170,20 @@ void require_source(const Image& source, const Weights& rows, const Weights& col
                " of an image of ", source.height, " x ", source.width);
 }
 
-kernels::RowTaps row_taps(const Image& source, const Scratch& scratch, int y) {
-  const auto at = static_cast<std::size_t>(y);
-  return {source.row(scratch.rows.first[at]) + static_cast<std::ptrdiff_t>(scratch.columns.begin) * source.channels,
-          scratch.rows.of(y), scratch.rows.count[at]};
-}
-
-/// Of the source's row, the values that are used.
-std::size_t used_values(const Image& source, const Scratch& scratch) {
-  return static_cast<std::size_t>(scratch.columns.end - scratch.columns.begin) *
-         static_cast<std::size_t>(source.channels);
-}
-
-void resize_by_few(const Image& source, Scratch& scratch, Image& target) {
-  const Weights& columns = scratch.columns;
-  int taps = 1;
-  for (const int count : columns.count) taps = std::max(taps, count);
-  scratch.doubled.resize(columns.first.size() * static_cast<std::size_t>(taps));
-  auto doubled = scratch.doubled.begin();
-  for (int x = 0; x < target.width; ++x)
-    for (int k = 0; k < taps; ++k) {
-      // 1 is not among the values of 15 bits.
-      const int weight = std::min(columns.of(x)[k] * (1 << (15 - columns.bits)), 32767);
-      *doubled++ = weight * 65536 + (weight & 0xffff);
-    }
-  const std::size_t count = used_values(source, scratch);
-  const auto channels = static_cast<std::size_t>(source.channels);
-  scratch.row.resize(kernels::rows_at_once * (count + static_cast<std::size_t>(taps + target.width) * channels + 32));
-  const kernels::FewTaps few{columns.first.data(), scratch.doubled.data(), taps};
-  for (int done = 0; done < target.height;) {
-    const int rows = std::min(kernels::rows_at_once, target.height);
-    // The last ones, some of them a second time.
-    const int y = std::min(done, target.height - rows);
-    kernels::RowTaps group[kernels::rows_at_once];
-    for (int r = 0; r < rows; ++r) group[r] = row_taps(source, scratch, y + r);
-    kernels::resize_rows(group, rows, source.row_bytes(), scratch.rows.bits - kernels::resize_point, count, few,
-                         target.width, source.channels, target.row(y), scratch.row.data());
-    done = y + rows;
+/// The weights of columns, those of four outputs together.
+kernels::ColumnTaps column_taps(Weights& columns, int channels, std::vector<Line<std::int32_t>>& spread) {
+  const int width = static_cast<int>(columns.first.size()), pairs = columns.pairs, groups = (width + 3) / 4;
+  for (int& first : columns.first) first -= columns.begin;
+  columns.first.resize(static_cast<std::size_t>(4 * groups));
+  spread.assign(static_cast<std::size_t>(groups * pairs), {});
+  const int copies = channels == 3 ? 4 : 1;
+  for (int x = 0; x < width; ++x) {
+    const std::int16_t* const from = columns.of(x);
+    for (int k = 0; k < pairs; ++k)
+      std::fill_n(spread.data()->values + kernels::spread_at(x, k, pairs, channels), copies,
+                  static_cast<std::uint16_t>(from[2 * k]) | from[2 * k + 1] * 65536);
   }
-}
-
-void resize_by_many(const Image& source, Scratch& scratch, Image& target) {
-  const Weights& columns = scratch.columns;
-  const std::size_t count = used_values(source, scratch);
-  scratch.row.resize(count + static_cast<std::size_t>(2 * columns.pairs) * static_cast<std::size_t>(source.channels) +
-                     16);
-  const kernels::ColumnTaps many{columns.first.data(), columns.values.data(), columns.pairs};
-  for (int y = 0; y < target.height; ++y) {
-    const kernels::RowTaps taps = row_taps(source, scratch, y);
-    kernels::weigh_rows(taps.rows, source.row_bytes(), taps.weights, taps.taps,
-                        scratch.rows.bits - kernels::resize_point, count, scratch.row.data());
-    kernels::weigh_columns(scratch.row.data(), many, columns.bits + kernels::resize_point, target.width,
-                           source.channels, target.row(y));
-  }
+  return {columns.first.data(), columns.values.data(), spread.data()->values, pairs, width};
 }
 
 void resize_filtered(const Image& source, const Region& region, Image& target) {
@@ -225,16 +192,40 @@ void resize_filtered(const Image& source, const Region& region, Image& target) {
   Weights& columns = scratch.columns;
   const Sizing& sizing = region.sizing;
   const Box& window = sizing.window;
-  find_weights({region.area.top, region.area.height, sizing.height, window.top, window.height}, sizing.filter, 20,
+  find_weights({region.area.top, region.area.height, sizing.height, window.top, window.height}, sizing.filter, 15,
                rows);
   find_weights({region.area.left, region.area.width, sizing.width, window.left, window.width, sizing.mirrored},
-               sizing.filter, 15, columns);
+               sizing.filter, 20, columns);
   require_source(source, rows, columns);
-  for (int& first : columns.first) first -= columns.begin;
-  if (columns.are_few)
-    resize_by_few(source, scratch, target);
-  else
-    resize_by_many(source, scratch, target);
+
+  const kernels::ColumnTaps taps = column_taps(columns, source.channels, scratch.spread);
+  const auto channels = static_cast<std::size_t>(source.channels);
+  const std::size_t used = static_cast<std::size_t>(columns.end - columns.begin) * channels;
+  const std::size_t read = used + kernels::bytes_behind(columns.pairs);
+  constexpr std::size_t line = std::size(Line<std::int16_t>{}.values);
+  const std::size_t lines = (target.row_bytes() + kernels::resize_slack + line - 1) / line;
+  // What is left of the rows that one output's filter reaches need not begin where the one's before does, or behind.
+  const auto most = static_cast<int>(rows.exact.size());
+  scratch.between.resize(lines * static_cast<std::size_t>(most));
+  const auto between = [&](int y) { return scratch.between[lines * static_cast<std::size_t>(y % most)].values; };
+  const auto weigh_columns = [&](int y) {
+    const std::uint8_t* from = source.row(y) + static_cast<std::size_t>(columns.begin) * channels;
+    if (static_cast<std::size_t>(source.pixels.data() + source.pixels.size() - from) < read) {
+      scratch.last.assign(from, from + used);
+      scratch.last.resize(read);
+      from = scratch.last.data();
+    }
+    kernels::weigh_columns(from, taps, columns.bits - kernels::resize_point, source.channels, between(y));
+  };
+  int next = rows.begin;
+  for (int y = 0; y < target.height; ++y) {
+    const auto at = static_cast<std::size_t>(y);
+    const int first = rows.first[at], count = rows.count[at];
+    for (; next < first + count; ++next) weigh_columns(next);
+    scratch.of_output.clear();
+    for (int k = 0; k < count; ++k) scratch.of_output.push_back(between(first + k));
+    kernels::weigh_rows({scratch.of_output.data(), rows.of(y), count, rows.bits}, target.row_bytes(), target.row(y));
+  }
 }
 
 }  // namespace

@@ -17,239 +17,212 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-inline void weigh_rows_plainly(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps,
-                               int shift, std::size_t begin, std::size_t end, std::int16_t* out) {
-  for (std::size_t i = begin; i < end; ++i) {
-    std::int32_t sum = 1 << (shift - 1);
-    for (int k = 0; k < taps; ++k) sum += rows[static_cast<std::size_t>(k) * stride + i] * weights[k];
-    out[i] = static_cast<std::int16_t>(std::clamp(sum >> shift, -32768, 32767));
-  }
+/// Whether the errors of rounded products do not add up, and 15 bits hold each weight: those of a bicubic filter may be
+/// above 1 at an edge.
+inline bool are_few(const RowTaps& taps) {
+  constexpr int few = 8;
+  return taps.taps <= few && *std::max_element(taps.weights, taps.weights + taps.taps) <= 1 << taps.bits;
+}
+/// 1 is not among the values of 15 bits.
+inline std::int16_t of_15_bits(const RowTaps& taps, int k) {
+  return static_cast<std::int16_t>(std::min(taps.weights[k] * (1 << (15 - taps.bits)), 32767));
 }
 
-inline void weigh_columns_plainly(const std::int16_t* row, const ColumnTaps& taps, int shift, int begin, int end,
-                                  int channels, std::uint8_t* out) {
-  for (int x = begin; x < end; ++x) {
+inline void columns_plainly(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels,
+                            std::int16_t* out) {
+  for (int x = 0; x < taps.width; ++x) {
     const std::int16_t* const w = taps.weights + static_cast<std::ptrdiff_t>(x) * 2 * taps.pairs;
-    const std::int16_t* const in = row + static_cast<std::ptrdiff_t>(taps.first[x]) * channels;
+    const std::uint8_t* const in = row + static_cast<std::ptrdiff_t>(taps.first[x]) * channels;
     for (int c = 0; c < channels; ++c) {
-      std::int32_t sum = 1 << (shift - 1);
+      std::int32_t sum = 0;
       for (int k = 0; k < 2 * taps.pairs; ++k)
         if (w[k] != 0) sum += in[k * channels + c] * w[k];
-      out[x * channels + c] = static_cast<std::uint8_t>(std::clamp(sum >> shift, 0, 255));
+      *out++ = static_cast<std::int16_t>(std::clamp(sum >> shift, -32768, 32767));
     }
   }
 }
 
-inline void resize_row_plainly(const RowTaps& taps, std::size_t stride, int shift, std::size_t count,
-                               const FewTaps& columns, int width, int channels, std::uint8_t* out, std::int16_t* row) {
-  weigh_rows_plainly(taps.rows, stride, taps.weights, taps.taps, shift, 0, count, row);
-  for (int x = 0; x < width; ++x) {
-    const std::int32_t* const w = columns.weights + static_cast<std::ptrdiff_t>(x) * columns.taps;
-    const std::int16_t* const in = row + static_cast<std::ptrdiff_t>(columns.first[x]) * channels;
-    for (int c = 0; c < channels; ++c) {
-      std::int32_t sum = 1 << (resize_point - 1);
-      for (int k = 0; k < columns.taps; ++k)
-        if (w[k] != 0) sum += (in[k * channels + c] * static_cast<std::int16_t>(w[k]) + (1 << 14)) >> 15;
-      out[x * channels + c] = static_cast<std::uint8_t>(std::clamp(sum >> resize_point, 0, 255));
-    }
+inline void rows_plainly(const RowTaps& taps, std::size_t count, std::uint8_t* out) {
+  const bool few = are_few(taps);
+  const int shift = few ? resize_point : taps.bits + resize_point;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int32_t sum = 1 << (shift - 1);
+    for (int k = 0; k < taps.taps; ++k)
+      sum += few ? (taps.rows[k][i] * of_15_bits(taps, k) + (1 << 14)) >> 15 : taps.rows[k][i] * taps.weights[k];
+    out[i] = static_cast<std::uint8_t>(std::clamp(sum >> shift, 0, 255));
   }
 }
 
 #if HEARTH_ISA_VECTOR_BYTES >= 32
 
-inline __m256i both_weights(const std::int16_t* weights) {
-  std::int32_t pair = 0;
-  std::memcpy(&pair, weights, sizeof pair);
-  return _mm256_set1_epi32(pair);
+inline __m256i load_16(const std::int16_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
+
+/// 16 bytes from each address.
+inline __m256i load_two(const std::uint8_t* low, const std::uint8_t* high) {
+  const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(low));
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(first), _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)),
+                                 1);
 }
 
-/// 32 values of a row.
-inline void weigh_32(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps, int shift,
-                     std::int16_t* out) {
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i sums[4];
-  for (__m256i& sum : sums) sum = _mm256_set1_epi32(1 << (shift - 1));
-  for (int k = 0; k < taps; k += 2, rows += 2 * stride) {
-    // Where there is no second row, its weight is 0.
-    const std::uint8_t* const second = k + 1 < taps ? rows + stride : rows;
-    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows));
-    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
-    const __m256i low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
-    const __m256i w = both_weights(weights + k);
-    sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(_mm256_unpacklo_epi8(low, zero), w));
-    sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(_mm256_unpackhi_epi8(low, zero), w));
-    sums[2] = _mm256_add_epi32(sums[2], _mm256_madd_epi16(_mm256_unpacklo_epi8(high, zero), w));
-    sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(_mm256_unpackhi_epi8(high, zero), w));
-  }
-  const __m128i count = _mm_cvtsi32_si128(shift);
-  for (__m256i& sum : sums) sum = _mm256_sra_epi32(sum, count);
-  // Of each half of 16: values 0 to 7, and 8 to 15.
-  const __m256i first = _mm256_packs_epi32(sums[0], sums[1]), last = _mm256_packs_epi32(sums[2], sums[3]);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(first));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 8), _mm256_castsi256_si128(last));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), _mm256_extracti128_si256(first, 1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 24), _mm256_extracti128_si256(last, 1));
-}
-
-inline void rows_of(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps, int shift,
-                    std::size_t count, std::int16_t* out) {
-  if (count < 32) return weigh_rows_plainly(rows, stride, weights, taps, shift, 0, count, out);
-  for (std::size_t i = 0; i + 32 <= count; i += 32) weigh_32(rows + i, stride, weights, taps, shift, out + i);
-  // The last ones, some of them a second time.
-  if (count % 32 != 0) weigh_32(rows + count - 32, stride, weights, taps, shift, out + count - 32);
-}
-
-/// Rows become columns of 8 times 8 values.
-inline void transpose_8(__m128i* v) {
-  __m128i a[8], b[8];
-  for (int i = 0; i < 4; ++i) {
-    a[2 * i] = _mm_unpacklo_epi16(v[2 * i], v[2 * i + 1]);
-    a[2 * i + 1] = _mm_unpackhi_epi16(v[2 * i], v[2 * i + 1]);
-  }
-  for (int i = 0; i < 2; ++i) {
-    b[4 * i] = _mm_unpacklo_epi32(a[4 * i], a[4 * i + 2]);
-    b[4 * i + 1] = _mm_unpackhi_epi32(a[4 * i], a[4 * i + 2]);
-    b[4 * i + 2] = _mm_unpacklo_epi32(a[4 * i + 1], a[4 * i + 3]);
-    b[4 * i + 3] = _mm_unpackhi_epi32(a[4 * i + 1], a[4 * i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    v[2 * i] = _mm_unpacklo_epi64(b[i], b[i + 4]);
-    v[2 * i + 1] = _mm_unpackhi_epi64(b[i], b[i + 4]);
-  }
-}
-
-inline __m128i load_8(const std::int16_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
-inline void store_8(std::int16_t* to, __m128i values) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), values); }
-
-/// 32 values of each of 8 rows, to [32][8].
-inline void weigh_32_of_8(const RowTaps* rows, std::size_t at, std::size_t stride, int shift, std::int16_t* out) {
-  std::int16_t part[rows_at_once][32];
-  for (int r = 0; r < rows_at_once; ++r)
-    weigh_32(rows[r].rows + at, stride, rows[r].weights, rows[r].taps, shift, part[r]);
-  for (int i = 0; i < 32; i += 8) {
-    __m128i v[8];
-    for (int r = 0; r < rows_at_once; ++r) v[r] = load_8(part[r] + i);
-    transpose_8(v);
-    for (int k = 0; k < 8; ++k) store_8(out + 8 * (i + k), v[k]);
-  }
-}
-
-/// [columns][8] to [outputs][8], of `channels` channels; 0 for as many as are given.
+/// Of three channels, four pixels at a time; `fixed` pairs, or 0 for as many as are given.
 template <int fixed>
-inline void weigh_columns_of_8(const std::int16_t* in, const FewTaps& taps, int width, int given, std::int16_t* out) {
-  const int channels = fixed == 0 ? given : fixed;
-  const __m128i half = _mm_set1_epi16(1 << (resize_point - 1));
-  const std::int32_t* w = taps.weights;
-  for (int x = 0; x < width; ++x, w += taps.taps) {
-    const std::int16_t* const from = in + static_cast<std::ptrdiff_t>(taps.first[x]) * channels * 8;
-    if constexpr (fixed == 3) {
-      __m128i sums[3] = {half, half, half};
-      for (int k = 0; k < taps.taps; ++k) {
-        const __m128i weight = _mm_set1_epi32(w[k]);
-        for (int c = 0; c < 3; ++c)
-          sums[c] = _mm_add_epi16(sums[c], _mm_mulhrs_epi16(load_8(from + (3 * k + c) * 8), weight));
+void pixels_of(const std::uint8_t* row, const ColumnTaps& taps, int by, std::int16_t* out) {
+  const int pairs = fixed == 0 ? taps.pairs : fixed;
+  // r0 g0 b0 r1 g1 b1 to r0 r1 g0 g1 b0 b1 0 0 of 16 bits, and the same of the next two pixels.
+  const __m256i here =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
+  const __m256i next =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
+  const __m256i without_fourth =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, -1, -1, -1, -1));
+  const __m128i shift = _mm_cvtsi32_si128(by);
+  const auto* w = reinterpret_cast<const __m256i*>(taps.spread);
+  const int* first = taps.first;
+  for (int x = 0; x < taps.width; x += 4, first += 4, w += 2 * pairs, out += 12) {
+    const std::uint8_t* from[4];
+    for (int i = 0; i < 4; ++i) from[i] = row + static_cast<std::ptrdiff_t>(first[i]) * 3;
+    __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const __m256i* const weights = w + h * pairs;
+      const auto add = [&](__m256i pixels, int k) {
+        sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(pixels, _mm256_loadu_si256(weights + k)));
+      };
+#pragma GCC unroll 3
+      for (int k = 0; k < pairs; k += 2) {
+        const __m256i bytes = load_two(from[h] + 6 * k, from[h + 2] + 6 * k);
+        add(_mm256_shuffle_epi8(bytes, here), k);
+        if (k + 1 < pairs) add(_mm256_shuffle_epi8(bytes, next), k + 1);
       }
-      for (int c = 0; c < 3; ++c, out += 8) store_8(out, _mm_srai_epi16(sums[c], resize_point));
-    } else {
-      for (int c = 0; c < channels; ++c, out += 8) {
-        __m128i sum = half;
-        for (int k = 0; k < taps.taps; ++k)
-          sum = _mm_add_epi16(sum, _mm_mulhrs_epi16(load_8(from + (channels * k + c) * 8), _mm_set1_epi32(w[k])));
-        store_8(out, _mm_srai_epi16(sum, resize_point));
-      }
+      sums[h] = _mm256_sra_epi32(sums[h], shift);
     }
+    const __m256i made = _mm256_shuffle_epi8(_mm256_packs_epi32(sums[0], sums[1]), without_fourth);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(made));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 6), _mm256_extracti128_si256(made, 1));
   }
 }
 
-/// [count][8] to 8 rows of `count` bytes.
-inline void put_8_rows(const std::int16_t* in, std::size_t count, std::uint8_t* out) {
+inline std::uint16_t two_bytes(const std::uint8_t* from) {
+  std::uint16_t bytes = 0;
+  std::memcpy(&bytes, from, sizeof bytes);
+  return bytes;
+}
+
+/// Of one channel, four at a time.
+inline void grey_of(const std::uint8_t* row, const ColumnTaps& taps, int by, std::int16_t* out) {
+  const __m128i shift = _mm_cvtsi32_si128(by);
+  const auto* w = reinterpret_cast<const __m128i*>(taps.spread);
+  const int* first = taps.first;
+  for (int x = 0; x < taps.width; x += 4, first += 4, out += 4) {
+    const std::uint8_t* from[4];
+    for (int i = 0; i < 4; ++i) from[i] = row + first[i];
+    __m128i sum = _mm_setzero_si128();
+    for (int k = 0; k < 2 * taps.pairs; k += 2, ++w) {
+      __m128i bytes = _mm_cvtsi32_si128(two_bytes(from[0] + k));
+      bytes = _mm_insert_epi16(bytes, two_bytes(from[1] + k), 1);
+      bytes = _mm_insert_epi16(bytes, two_bytes(from[2] + k), 2);
+      bytes = _mm_insert_epi16(bytes, two_bytes(from[3] + k), 3);
+      sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_cvtepu8_epi16(bytes), _mm_loadu_si128(w)));
+    }
+    sum = _mm_sra_epi32(sum, shift);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packs_epi32(sum, sum));
+  }
+}
+
+inline void columns_of(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out) {
+  if (channels == 1) return grey_of(row, taps, shift, out);
+  if (channels != 3) return columns_plainly(row, taps, shift, channels, out);
+  switch (taps.pairs) {
+    case 1:
+      return pixels_of<1>(row, taps, shift, out);
+    case 2:
+      return pixels_of<2>(row, taps, shift, out);
+    case 3:
+      return pixels_of<3>(row, taps, shift, out);
+    case 4:
+      return pixels_of<4>(row, taps, shift, out);
+    default:
+      return pixels_of<0>(row, taps, shift, out);
+  }
+}
+
+/// 16 sums of rounded products.
+template <int taps>
+inline __m256i few_at(const std::int16_t* const* rows, const __m256i* weights, std::size_t i) {
+  __m256i sum = _mm256_set1_epi16(1 << (resize_point - 1));
+#pragma GCC unroll 8
+  for (int k = 0; k < taps; ++k) sum = _mm256_add_epi16(sum, _mm256_mulhrs_epi16(load_16(rows[k] + i), weights[k]));
+  return _mm256_srai_epi16(sum, resize_point);
+}
+
+/// 16 exact sums.
+inline __m256i many_at(const RowTaps& taps, std::size_t i) {
+  const __m128i shift = _mm_cvtsi32_si128(taps.bits + resize_point);
+  __m256i low = _mm256_set1_epi32(1 << (taps.bits + resize_point - 1)), high = low;
+  for (int k = 0; k < taps.taps; k += 2) {
+    // A row without a second has weight 0 beside it.
+    const bool two = k + 1 < taps.taps;
+    const std::uint32_t pair = static_cast<std::uint16_t>(taps.weights[k]) |
+                               static_cast<std::uint32_t>(two ? static_cast<std::uint16_t>(taps.weights[k + 1]) : 0)
+                                   << 16;
+    const __m256i w = _mm256_set1_epi32(static_cast<std::int32_t>(pair));
+    const __m256i a = load_16(taps.rows[k] + i), b = load_16(taps.rows[two ? k + 1 : k] + i);
+    low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), w));
+    high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), w));
+  }
+  return _mm256_packs_epi32(_mm256_sra_epi32(low, shift), _mm256_sra_epi32(high, shift));
+}
+
+/// at(i) gives 16 values.
+template <class At>
+inline void put_row(std::size_t count, std::uint8_t* out, const At& at) {
+  const auto bytes = [&](std::size_t i) {
+    return _mm256_permute4x64_epi64(_mm256_packus_epi16(at(i), at(i + 16)), 0xd8);
+  };
   std::size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    __m128i v[8];
-    for (std::size_t k = 0; k < 8; ++k) v[k] = load_8(in + 8 * (i + k));
-    transpose_8(v);
-    for (std::size_t r = 0; r < 8; ++r)
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(out + r * count + i), _mm_packus_epi16(v[r], v[r]));
-  }
-  for (; i < count; ++i)
-    for (std::size_t r = 0; r < 8; ++r)
-      out[r * count + i] = static_cast<std::uint8_t>(std::clamp<int>(in[8 * i + r], 0, 255));
+  for (; i + 32 <= count; i += 32) _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), bytes(i));
+  if (i == count) return;
+  alignas(32) std::uint8_t last[32];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(last), bytes(i));
+  std::memcpy(out + i, last, count - i);
 }
 
-inline void rows_and_columns(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
-                             const FewTaps& columns, int width, int channels, std::uint8_t* out,
-                             std::int16_t* scratch) {
-  const std::size_t row_bytes = static_cast<std::size_t>(width) * static_cast<std::size_t>(channels);
-  if (row_count < rows_at_once || count < 32) {
-    for (int r = 0; r < row_count; ++r)
-      resize_row_plainly(rows[r], stride, shift, count, columns, width, channels,
-                         out + static_cast<std::size_t>(r) * row_bytes, scratch);
-    return;
-  }
-  for (std::size_t i = 0; i + 32 <= count; i += 32) weigh_32_of_8(rows, i, stride, shift, scratch + 8 * i);
-  // The last ones, some of them a second time.
-  if (count % 32 != 0) weigh_32_of_8(rows, count - 32, stride, shift, scratch + 8 * (count - 32));
-  std::int16_t* const narrow = scratch + 8 * (count + static_cast<std::size_t>(columns.taps * channels));
-  if (channels == 3)
-    weigh_columns_of_8<3>(scratch, columns, width, 3, narrow);
-  else
-    weigh_columns_of_8<0>(scratch, columns, width, channels, narrow);
-  put_8_rows(narrow, row_bytes, out);
+template <int taps>
+void few_rows_of(const RowTaps& of, std::size_t count, std::uint8_t* out) {
+  const std::int16_t* rows[taps];
+  __m256i weights[taps];
+  for (int k = 0; k < taps; ++k) rows[k] = of.rows[k], weights[k] = _mm256_set1_epi16(of_15_bits(of, k));
+  put_row(count, out, [&](std::size_t i) { return few_at<taps>(rows, weights, i); });
 }
 
-/// Four pixels of three channels.
-inline void weigh_4_pixels(const std::int16_t* row, const ColumnTaps& taps, __m128i shift, __m128i half, int x,
-                           std::uint8_t* out) {
-  // r0 g0 b0 r1 g1 b1 . . to r0 r1 g0 g1 b0 b1 0 0
-  const __m128i side_by_side = _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
-  const __m128i without_fourth = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-  __m128i sums[4] = {half, half, half, half};
-  const std::int16_t* in[4];
-  for (int i = 0; i < 4; ++i) in[i] = row + static_cast<std::ptrdiff_t>(taps.first[x + i]) * 3;
-  const std::int16_t* weights = taps.weights + static_cast<std::ptrdiff_t>(x) * 2 * taps.pairs;
-  for (int k = 0; k < taps.pairs; ++k) {
-    for (int i = 0; i < 4; ++i) {
-      std::int32_t pair = 0;
-      std::memcpy(&pair, weights + 2 * (i * taps.pairs + k), sizeof pair);
-      const __m128i pixels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in[i] + 6 * k));
-      sums[i] = _mm_add_epi32(sums[i], _mm_madd_epi16(_mm_shuffle_epi8(pixels, side_by_side), _mm_set1_epi32(pair)));
-    }
+inline void rows_of(const RowTaps& taps, std::size_t count, std::uint8_t* out) {
+  if (!are_few(taps)) return put_row(count, out, [&](std::size_t i) { return many_at(taps, i); });
+  switch (taps.taps) {
+    case 1:
+      return few_rows_of<1>(taps, count, out);
+    case 2:
+      return few_rows_of<2>(taps, count, out);
+    case 3:
+      return few_rows_of<3>(taps, count, out);
+    case 4:
+      return few_rows_of<4>(taps, count, out);
+    case 5:
+      return few_rows_of<5>(taps, count, out);
+    case 6:
+      return few_rows_of<6>(taps, count, out);
+    case 7:
+      return few_rows_of<7>(taps, count, out);
+    default:
+      return few_rows_of<8>(taps, count, out);
   }
-  for (__m128i& sum : sums) sum = _mm_sra_epi32(sum, shift);
-  const __m128i bytes = _mm_shuffle_epi8(
-      _mm_packus_epi16(_mm_packs_epi32(sums[0], sums[1]), _mm_packs_epi32(sums[2], sums[3])), without_fourth);
-  std::uint8_t twelve[16];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(twelve), bytes);
-  std::memcpy(out + static_cast<std::ptrdiff_t>(x) * 3, twelve, 12);
-}
-
-inline void columns_of(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
-                       std::uint8_t* out) {
-  if (channels != 3) return weigh_columns_plainly(row, taps, shift, 0, width, channels, out);
-  const __m128i count = _mm_cvtsi32_si128(shift), half = _mm_set1_epi32(1 << (shift - 1));
-  int x = 0;
-  for (; x + 4 <= width; x += 4) weigh_4_pixels(row, taps, count, half, x, out);
-  weigh_columns_plainly(row, taps, shift, x, width, 3, out);
 }
 
 #else
 
-inline void rows_of(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps, int shift,
-                    std::size_t count, std::int16_t* out) {
-  weigh_rows_plainly(rows, stride, weights, taps, shift, 0, count, out);
+inline void columns_of(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out) {
+  columns_plainly(row, taps, shift, channels, out);
 }
-inline void columns_of(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
-                       std::uint8_t* out) {
-  weigh_columns_plainly(row, taps, shift, 0, width, channels, out);
-}
-
-inline void rows_and_columns(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
-                             const FewTaps& columns, int width, int channels, std::uint8_t* out,
-                             std::int16_t* scratch) {
-  for (int r = 0; r < row_count; ++r)
-    resize_row_plainly(rows[r], stride, shift, count, columns, width, channels,
-                       out + static_cast<std::ptrdiff_t>(r) * width * channels, scratch);
-}
+inline void rows_of(const RowTaps& taps, std::size_t count, std::uint8_t* out) { rows_plainly(taps, count, out); }
 
 #endif
 
@@ -257,19 +230,12 @@ inline void rows_and_columns(const RowTaps* rows, int row_count, std::size_t str
 #else
 namespace hearth::kernels {
 
-void weigh_rows(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps, int shift,
-                std::size_t count, std::int16_t* out) {
-  HEARTH_ISA_CALL(rows_of, rows, stride, weights, taps, shift, count, out);
+void weigh_columns(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out) {
+  HEARTH_ISA_CALL(columns_of, row, taps, shift, channels, out);
 }
 
-void weigh_columns(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
-                   std::uint8_t* out) {
-  HEARTH_ISA_CALL(columns_of, row, taps, shift, width, channels, out);
-}
-
-void resize_rows(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
-                 const FewTaps& columns, int width, int channels, std::uint8_t* out, std::int16_t* scratch) {
-  HEARTH_ISA_CALL(rows_and_columns, rows, row_count, stride, shift, count, columns, width, channels, out, scratch);
+void weigh_rows(const RowTaps& taps, std::size_t count, std::uint8_t* out) {
+  HEARTH_ISA_CALL(rows_of, taps, count, out);
 }
 
 }  // namespace hearth::kernels

@@ -9,43 +9,37 @@ namespace hearth::kernels {
 
 /// Bits behind the point of what lies between the passes.
 inline constexpr int resize_point = 6;
-
-/// out[i] = (sum over k < taps of rows[k * stride + i] * weights[k] + half) >> shift, for `count` values of a row.
-/// `weights` has an even number of values, of which one behind the last tap is 0.
-void weigh_rows(const std::uint8_t* rows, std::size_t stride, const std::int16_t* weights, int taps, int shift,
-                std::size_t count, std::int16_t* out);
+/// weigh_columns() writes and weigh_rows() reads up to so many values behind a row.
+inline constexpr std::size_t resize_slack = 32;
 
 /// Where the outputs of a row come from.
 struct ColumnTaps {
-  const int* first;             ///< of each output, the first column
-  const std::int16_t* weights;  ///< [outputs][2 * pairs]
-  int pairs;                    ///< of columns; what a weight of 0 stands for is read, and may lie behind the row's end
+  const int* first;             ///< of each output, the first column; [width rounded up to 4]
+  const std::int16_t* weights;  ///< [width][2 * pairs]; what a weight of 0 stands for may lie behind the row's end
+  const std::int32_t* spread;   ///< the same in pairs, of outputs at a time; best at a line's beginning
+  int pairs;                    ///< of columns
+  int width;
 };
-/// out[x * channels + c] = the sum of row[(first[x] + k) * channels + c] * weights[x][k], halves rounded up, shifted
-/// and limited to 0..255. 16 values behind what is used of the row can be read.
-void weigh_columns(const std::int16_t* row, const ColumnTaps& taps, int shift, int width, int channels,
-                   std::uint8_t* out);
+/// Where in `spread` a pair of an output's weights is. Of one channel: [width / 4][pairs][4 outputs]. Of three, where
+/// it stands four times: [width / 4][2][pairs][2][4], of outputs 0 and 2 first, then of 1 and 3. Others have none.
+constexpr std::size_t spread_at(int x, int pair, int pairs, int channels) {
+  const int at =
+      channels == 3 ? (((x / 4 * 2 + x % 2) * pairs + pair) * 2 + x % 4 / 2) * 4 : (x / 4 * pairs + pair) * 4 + x % 4;
+  return static_cast<std::size_t>(at);
+}
+/// out[x * channels + c] = the sum of row[(first[x] + k) * channels + c] * weights[x][k], shifted, in 16 bits.
+/// bytes_behind() of the row may be read from an output's first column on.
+void weigh_columns(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out);
+constexpr std::size_t bytes_behind(int pairs) { return static_cast<std::size_t>((pairs + 1) / 2) * 12 + 4; }
 
-/// Rows of the source that make one row of the result.
+/// Rows of the first pass, and their weights of `bits` bits, at most 15.
 struct RowTaps {
-  const std::uint8_t* rows;     ///< the first of them
-  const std::int16_t* weights;  ///< as of weigh_rows()
-  int taps;
+  const std::int16_t* const* rows;
+  const std::int16_t* weights;
+  int taps, bits;
 };
-/// As ColumnTaps, of `taps` columns for each output, at most max_few_taps. Weights are in 1/32768 and stand there
-/// twice, in both halves.
-struct FewTaps {
-  const int* first;
-  const std::int32_t* weights;  ///< [outputs][taps]
-  int taps;
-};
-inline constexpr int max_few_taps = 16;
-inline constexpr int rows_at_once = 8;
-
-/// Both passes for up to rows_at_once rows: sums of products that are each rounded to 1/64 of a level, faster than
-/// weigh_columns() and as exact while they are few. `scratch` has rows_at_once * (count + (taps + width) * channels +
-/// 32) values.
-void resize_rows(const RowTaps* rows, int row_count, std::size_t stride, int shift, std::size_t count,
-                 const FewTaps& columns, int width, int channels, std::uint8_t* out, std::int16_t* scratch);
+/// out[i] = the sum of rows[k][i] * weights[k], halves rounded up, limited to 0..255, for `count` values. Where taps
+/// are few each product is rounded to 1/64 of a level, which is faster and as exact.
+void weigh_rows(const RowTaps& taps, std::size_t count, std::uint8_t* out);
 
 }  // namespace hearth::kernels

@@ -20,18 +20,28 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 /// Whole periods; gives how many values these are. `around`: the results are written around the caches.
 template <bool around>
 inline std::size_t scale_periods(const std::uint8_t* in, std::size_t count, const PixelScale& by, float* out) {
+  constexpr int vectors = PixelScale::period / 8;
+  // In registers: the compiler cannot know that `out` is apart from them.
+  __m256 scale[vectors], shift[vectors], scale_rest[vectors], shift_rest[vectors];
+#pragma GCC unroll 3
+  for (int k = 0; k < vectors; ++k) {
+    scale[k] = _mm256_loadu_ps(by.scale + 8 * k), shift[k] = _mm256_loadu_ps(by.shift + 8 * k);
+    scale_rest[k] = _mm256_loadu_ps(by.scale_rest + 8 * k), shift_rest[k] = _mm256_loadu_ps(by.shift_rest + 8 * k);
+  }
   std::size_t i = 0;
-  for (; i + PixelScale::period <= count; i += PixelScale::period)
-    for (std::size_t k = 0; k < PixelScale::period; k += 8) {
-      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + i + k));
+  for (; i + PixelScale::period <= count; i += PixelScale::period) {
+#pragma GCC unroll 3
+    for (int k = 0; k < vectors; ++k) {
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + i + 8 * k));
       const __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
-      const __m256 exact = _mm256_fmadd_ps(v, _mm256_loadu_ps(by.scale + k), _mm256_loadu_ps(by.shift + k));
-      const __m256 rest = _mm256_fmadd_ps(v, _mm256_loadu_ps(by.scale_rest + k), _mm256_loadu_ps(by.shift_rest + k));
+      const __m256 exact = _mm256_fmadd_ps(v, scale[k], shift[k]);
+      const __m256 made = _mm256_add_ps(exact, _mm256_fmadd_ps(v, scale_rest[k], shift_rest[k]));
       if constexpr (around)
-        _mm256_stream_ps(out + i + k, _mm256_add_ps(exact, rest));
+        _mm256_stream_ps(out + i + 8 * k, made);
       else
-        _mm256_storeu_ps(out + i + k, _mm256_add_ps(exact, rest));
+        _mm256_storeu_ps(out + i + 8 * k, made);
     }
+  }
   if constexpr (around) _mm_sfence();
   return i;
 }

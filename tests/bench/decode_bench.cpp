@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hearth_bench_decode FOLDER [WORKERS] [ROUNDS] [SIZE] [DTYPE]: images a second of the loader (random boxes, mirrored,
-// normalised) and of libjpeg-turbo alone, which decodes the same boxes at the same scale from memory. In turn, an epoch
-// each; a line of JSON a round. scripts/bench_data runs it.
+// normalised) and of libjpeg-turbo alone, which decodes the same boxes at the same scale from memory. In turn, 12
+// epochs each; a line of JSON a round. scripts/bench_data runs it.
 #include <cstdio>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using namespace hearth;
 using namespace hearth::data;
 
 struct Piece {
-  std::vector<std::uint8_t> file;
+  std::int64_t image;
   Box box;        // in pixels of the scaled image
   int reduction;  // 1, 2, 4 or 8
 };
@@ -35,32 +35,37 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// What the loader decodes of each sample in an epoch.
-std::vector<Piece> pieces_of(const ImageDataset& images, const Transforms& transforms, std::uint64_t epoch) {
+std::vector<std::vector<std::uint8_t>> files_of(const ImageDataset& images) {
+  std::vector<std::vector<std::uint8_t>> files(static_cast<std::size_t>(images.size()));
+  for (std::int64_t i = 0; i < images.size(); ++i) images.encoded(i, files[static_cast<std::size_t>(i)]);
+  return files;
+}
+
+/// What the loader decodes of each sample in each epoch.
+std::vector<Piece> pieces_of(const ImageDataset& images, const std::vector<std::vector<std::uint8_t>>& files,
+                             const Transforms& transforms, std::uint64_t epochs) {
   std::vector<Piece> pieces;
-  for (std::int64_t i = 0; i < images.size(); ++i) {
-    Piece piece;
-    images.encoded(i, piece.file);
-    Image part;
-    Random random = random_of(0, Purpose::augment, epoch, static_cast<std::uint32_t>(i));
-    const Region region = decode_region(
-        piece.file, images.source(), [&](int height, int width) { return transforms.sizing(height, width, random); },
-        part);
-    piece.reduction = reduction_of(region.sizing);
-    const int top = region.sizing.box.top / piece.reduction - static_cast<int>(region.area.top);
-    const int left = region.sizing.box.left / piece.reduction - static_cast<int>(region.area.left);
-    piece.box = {std::max(top, 0), std::max(left, 0), part.height, part.width};
-    pieces.push_back(std::move(piece));
-  }
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch)
+    for (std::int64_t i = 0; i < images.size(); ++i) {
+      Image part;
+      Random random = random_of(0, Purpose::augment, epoch, static_cast<std::uint32_t>(i));
+      const Region region = decode_region(
+          files[static_cast<std::size_t>(i)], images.source(),
+          [&](int height, int width) { return transforms.sizing(height, width, random); }, part);
+      const int reduction = reduction_of(region.sizing);
+      const int top = region.sizing.box.top / reduction - static_cast<int>(region.area.top);
+      const int left = region.sizing.box.left / reduction - static_cast<int>(region.area.left);
+      pieces.push_back({i, {std::max(top, 0), std::max(left, 0), part.height, part.width}, reduction});
+    }
   return pieces;
 }
 
-void decode_alone(const Piece& piece, std::vector<std::uint8_t>& pixels) {
+void decode_alone(const std::vector<std::uint8_t>& file, const Piece& piece, std::vector<std::uint8_t>& pixels) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
   jpeg_create_decompress(&info);
-  jpeg_mem_src(&info, piece.file.data(), static_cast<unsigned long>(piece.file.size()));
+  jpeg_mem_src(&info, file.data(), static_cast<unsigned long>(file.size()));
   jpeg_read_header(&info, TRUE);
   info.scale_num = static_cast<unsigned>(8 / piece.reduction);
   info.scale_denom = 8;
@@ -94,9 +99,10 @@ int run(int count, char** words) {
                           .workers = workers,
                           .shuffle = true,
                           .dtype = count > 5 && std::string(words[5]) == "u8" ? DType::u8 : DType::f32};
-  const std::vector<Piece> pieces = pieces_of(*images, transforms, 0);
+  constexpr int epochs = 12;
+  const auto files = files_of(*images);
+  const std::vector<Piece> pieces = pieces_of(*images, files, transforms, epochs);
   const auto size = static_cast<double>(images->size());
-  constexpr int epochs = 3;
   // From the start of the workers on, so that no batch lies ready.
   const auto load = [&] {
     Loader loader(images, transforms, how);
@@ -109,8 +115,8 @@ int run(int count, char** words) {
     for (int t = 0; t < workers; ++t)
       threads.emplace_back([&, t] {
         std::vector<std::uint8_t> pixels;
-        for (int i = t; i < epochs * images->size(); i += workers)
-          decode_alone(pieces[static_cast<std::size_t>(i) % pieces.size()], pixels);
+        for (std::size_t i = static_cast<std::size_t>(t); i < pieces.size(); i += static_cast<std::size_t>(workers))
+          decode_alone(files[static_cast<std::size_t>(pieces[i].image)], pieces[i], pixels);
       });
     for (std::thread& thread : threads) thread.join();
   };

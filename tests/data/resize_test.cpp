@@ -102,61 +102,72 @@ TEST(ResizeTest, IsPillowsWithinALevel) {
   }
 }
 
-TEST(ResizeTest, EveryInstructionSetWeighsAlike) {
+TEST(ResizeTest, EveryInstructionSetWeighsColumnsAlike) {
   Random random(5, 0);
   const auto below = [&](int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); };
-  for (const int count : {1, 3, 31, 32, 33, 63, 64, 65, 100, 300}) {
-    for (int taps = 1; taps <= 7; ++taps) {
-      const Image rows = noise(taps, count, 1, static_cast<std::uint64_t>(count));
-      std::vector<std::int16_t> weights(8), out(static_cast<std::size_t>(count));
-      for (int k = 0; k < taps; ++k)
-        weights[static_cast<std::size_t>(k)] = static_cast<std::int16_t>(below(16384) - 2000);
-      kernels::weigh_rows(rows.pixels.data(), static_cast<std::size_t>(count), weights.data(), taps, 8,
-                          static_cast<std::size_t>(count), out.data());
-      for (int i = 0; i < count; ++i) {
-        int sum = 128;
-        for (int k = 0; k < taps; ++k) sum += rows.row(k)[i] * weights[static_cast<std::size_t>(k)];
-        ASSERT_EQ(out[static_cast<std::size_t>(i)], std::clamp(sum >> 8, -32768, 32767)) << count << ", " << taps;
-      }
-      for (const int channels : {1, 3}) {
-        const int pairs = (taps + 1) / 2, width = 11, columns = 40;
-        std::vector<std::int16_t> row(static_cast<std::size_t>((columns + 2 * pairs) * channels + 16));
-        for (auto& value : row) value = static_cast<std::int16_t>(below(20'000) - 1000);
-        std::vector<int> first;
-        std::vector<std::int16_t> values;
+  constexpr int columns = 40;
+  for (const int channels : {1, 2, 3})
+    for (const int width : {1, 3, 4, 7, 16, 33})
+      for (int pairs = 1; pairs <= 6; ++pairs) {
+        const Image row = noise(1, columns + 2 * pairs + 4, channels, static_cast<std::uint64_t>(width));
+        std::vector<int> first(static_cast<std::size_t>((width + 3) / 4 * 4));
+        std::vector<std::int16_t> weights(static_cast<std::size_t>(width * 2 * pairs));
+        std::vector<std::int32_t> spread(static_cast<std::size_t>((width + 3) / 4 * pairs * 16));
         for (int x = 0; x < width; ++x) {
-          first.push_back(below(columns - taps + 1));
-          for (int k = 0; k < 2 * pairs; ++k)
-            values.push_back(static_cast<std::int16_t>(k < taps ? below(9000) - 1000 : 0));
+          first[static_cast<std::size_t>(x)] = below(columns);
+          for (int k = 0; k < 2 * pairs; ++k) {
+            const int weight = below(9000) - 1000;
+            weights[static_cast<std::size_t>(x * 2 * pairs + k)] = static_cast<std::int16_t>(weight);
+            const std::size_t at = kernels::spread_at(x, k / 2, pairs, channels);
+            for (std::size_t copy = 0; copy < (channels == 3 ? 4 : 1); ++copy)
+              spread[at + copy] |= k % 2 == 0 ? weight & 0xffff : weight * 65536;
+          }
         }
-        std::vector<std::uint8_t> made(static_cast<std::size_t>(width * channels));
-        kernels::weigh_columns(row.data(), {first.data(), values.data(), pairs}, 20, width, channels, made.data());
+        std::vector<std::int16_t> made(static_cast<std::size_t>(width * channels) + kernels::resize_slack);
+        kernels::weigh_columns(row.pixels.data(), {first.data(), weights.data(), spread.data(), pairs, width}, 7,
+                               channels, made.data());
         for (int i = 0; i < width * channels; ++i) {
-          int sum = 1 << 19;
-          const auto x = static_cast<std::size_t>(i / channels);
-          for (int k = 0; k < taps; ++k)
-            sum += row[static_cast<std::size_t>((first[x] + k) * channels + i % channels)] *
-                   values[x * static_cast<std::size_t>(2 * pairs) + static_cast<std::size_t>(k)];
-          ASSERT_EQ(made[static_cast<std::size_t>(i)], std::clamp(sum >> 20, 0, 255)) << taps << ", " << channels;
+          int sum = 0;
+          for (int k = 0; k < 2 * pairs; ++k)
+            sum += row.pixels[static_cast<std::size_t>((first[static_cast<std::size_t>(i / channels)] + k) * channels +
+                                                       i % channels)] *
+                   weights[static_cast<std::size_t>(i / channels * 2 * pairs + k)];
+          ASSERT_EQ(made[static_cast<std::size_t>(i)], std::clamp(sum >> 7, -32768, 32767))
+              << channels << ", " << width << ", " << pairs;
         }
       }
-    }
-  }
 }
 
-TEST(ResizeTest, EightRowsAtOnceAreEachByItself) {
-  for (const int channels : {1, 2, 3})
-    for (const int width : {10, 11, 12, 40, 200}) {
-      const Image image = noise(50, width, channels);
-      Image all, row, expected;
-      const Box box{1, 0, 48, width};
-      resize(image, region_of(image, box, 21, 19, {0, 0, 21, 19}, ResizeFilter::bilinear), all);
-      for (int y = 0; y < 21; ++y) {
-        resize(image, region_of(image, box, 21, 19, {y, 0, 1, 19}, ResizeFilter::bilinear), row);
-        crop(all, {y, 0, 1, 19}, 0, expected);
-        ASSERT_EQ(row, expected) << width << " x " << channels << ", row " << y;
+TEST(ResizeTest, EveryInstructionSetWeighsRowsAlike) {
+  Random random(6, 0);
+  const auto below = [&](int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); };
+  for (const int count : {1, 3, 31, 32, 33, 63, 64, 65, 100, 300})
+    for (int taps = 1; taps <= 11; ++taps)
+      for (const bool above_one : {false, true}) {
+        constexpr int bits = 14;
+        std::vector<std::vector<std::int16_t>> rows(static_cast<std::size_t>(taps));
+        std::vector<const std::int16_t*> at;
+        std::vector<std::int16_t> weights;
+        for (auto& row : rows) {
+          row.resize(static_cast<std::size_t>(count) + kernels::resize_slack);
+          for (auto& value : row) value = static_cast<std::int16_t>(below(20'000) - 1000);
+          at.push_back(row.data());
+          weights.push_back(static_cast<std::int16_t>(below((1 << bits) / taps)));
+        }
+        if (above_one) weights[0] = (1 << bits) + 1, weights.back() = taps > 1 ? -500 : weights[0];
+        std::vector<std::uint8_t> made(static_cast<std::size_t>(count));
+        kernels::weigh_rows({at.data(), weights.data(), taps, bits}, made.size(), made.data());
+        for (std::size_t i = 0; i < made.size(); ++i) {
+          int exact = 1 << (bits + kernels::resize_point - 1), rounded = 1 << (kernels::resize_point - 1);
+          for (std::size_t k = 0; k < rows.size(); ++k) {
+            exact += rows[k][i] * weights[k];
+            rounded += (rows[k][i] * weights[k] * 2 + (1 << 14)) >> 15;
+          }
+          const bool few = taps <= 8 && !above_one;
+          const int sum = few ? rounded >> kernels::resize_point : exact >> (bits + kernels::resize_point);
+          ASSERT_EQ(made[i], std::clamp(sum, 0, 255)) << count << ", " << taps << ", " << above_one;
+        }
       }
-    }
 }
 
 TEST(ResizeTest, ConstantsStayConstantAndSizesStayExact) {
