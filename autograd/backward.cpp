@@ -14,6 +14,7 @@
 #include "autograd/node.h"
 #include "core/origin.h"
 #include "core/profiler.h"
+#include "core/profiler_spans.h"
 #include "core/run_on.h"
 
 namespace hearth {
@@ -44,12 +45,16 @@ class BackwardPass {
       heap_.pop_back();
       const std::shared_ptr<Node> node = state->node;
       Tensor dy_of_node = take_pending(*state);
-      const profiler::Scope scope(node->name());
       const OriginScope origin({node->name(), node->layer(), true});
+      const profiler::Scope scope(node->name());
+      const Shape shape = dy_of_node.shape();
+      const std::size_t bytes = dy_of_node.byte_size();
+      const Storage* const storage = dy_of_node.storage().get();
       std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
       const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
       HEARTH_CHECK(InternalError, gradients.size() == inputs.size(), node->name(), ": backward returned ",
                    gradients.size(), " gradients for ", inputs.size(), " inputs");
+      if (profiler::enabled()) profiler::add_bytes(bytes_of(inputs, gradients, shape, bytes, storage));
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] == nullptr) continue;
         if (gradients[i].defined()) check_fits(*inputs[i], gradients[i], node->name(), i);
@@ -61,6 +66,20 @@ class BackwardPass {
  private:
   static bool before(const std::shared_ptr<GradState>& a, const std::shared_ptr<GradState>& b) {
     return a->node->number() < b->node->number();
+  }
+
+  /// What a backward pass of an op reads and writes at least, for the profiler: the gradient of its result, inputs
+  /// whose gradients are wanted, and these; nothing where it hands on the gradient.
+  static double bytes_of(std::span<const std::shared_ptr<GradState>> inputs, std::span<const Tensor> gradients,
+                         const Shape& shape, std::size_t bytes, const Storage* storage) {
+    int handed_on = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] == nullptr || !gradients[i].defined()) continue;
+      bytes += 2 * gradients[i].byte_size();
+      // What is written in place has the shape; the sum of two hands on the same to both.
+      if (gradients[i].storage().get() == storage) handed_on += gradients[i].shape() == shape ? 1 : 2;
+    }
+    return handed_on > 1 ? 0 : static_cast<double>(bytes);
   }
 
   void count(const std::shared_ptr<GradState>& root) {

@@ -8,6 +8,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/op_observer.h"
 #include "autograd/record.h"
+#include "core/profiler_spans.h"
 
 namespace hearth {
 namespace {
@@ -119,7 +120,23 @@ OpObserverScope::~OpObserverScope() { op_observer = previous_; }
 
 namespace detail {
 
+namespace {
+
+/// What an op reads and writes at least, for the profiler; a view moves nothing.
+double bytes_of(std::span<const Tensor> inputs, const Tensor& result) {
+  std::size_t bytes = result.byte_size();
+  for (const Tensor& input : inputs) {
+    if (!input.defined()) continue;
+    if (input.same_storage(result)) return 0;
+    bytes += input.byte_size();
+  }
+  return static_cast<double>(bytes);
+}
+
+}  // namespace
+
 void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result) {
+  if (profiler::enabled()) profiler::add_bytes(bytes_of(inputs, result));
   if (op_observer != nullptr) op_observer->after(info, inputs, result);
 }
 

@@ -3,27 +3,23 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <new>
 #include <thread>
 
 #include "core/error.h"
+#include "core/origin.h"
+#include "core/profiler_spans.h"
 #include "core/thread_object.h"
 
 namespace hearth::profiler {
 namespace {
 
-struct Event {
-  const char* name;
-  std::int64_t begin_ns;
-  std::int64_t end_ns;
-  std::size_t thread;
-};
-
 struct Collection {
   std::mutex mutex;
-  std::vector<Event> events;
+  std::vector<Span> spans;
   std::map<std::string, Entry> entries;
 };
 
@@ -37,10 +33,14 @@ std::atomic<bool> collecting{false};
 std::atomic<bool> lost_events{false};
 thread_local double flops_of_thread = 0;
 
+/// Those of a thread that have begun, as far as they are known.
 struct OpenScopes {
-  std::vector<const char*> names;
+  std::vector<Span> list;
 };
-std::vector<const char*>& open_scopes() { return detail::thread_object<OpenScopes>().names; }
+std::vector<Span>& open_scopes() { return detail::thread_object<OpenScopes>().list; }
+
+/// Scopes of implementations are named "op:name".
+bool is_implementation(const char* name) { return std::strchr(name, ':') != nullptr; }
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -58,7 +58,7 @@ std::string microseconds(std::int64_t ns) {
 void start() {
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
-  all.events.clear();
+  all.spans.clear();
   all.entries.clear();
   lost_events = false;
   collecting.store(true, std::memory_order_relaxed);
@@ -100,9 +100,9 @@ std::string chrome_trace() {
   TextStream out;
   out << "[";
   const char* separator = "\n";
-  for (const Event& event : all.events) {
-    out << separator << R"({"ph":"X","pid":0,"tid":)" << event.thread % 100000 << R"(,"name":")" << event.name
-        << R"(","ts":)" << microseconds(event.begin_ns) << R"(,"dur":)" << microseconds(event.end_ns - event.begin_ns)
+  for (const Span& span : all.spans) {
+    out << separator << R"({"ph":"X","pid":0,"tid":)" << span.thread % 100000 << R"(,"name":")" << span.name
+        << R"(","ts":)" << microseconds(span.begin_ns) << R"(,"dur":)" << microseconds(span.end_ns - span.begin_ns)
         << "}";
     separator = ",\n";
   }
@@ -114,19 +114,41 @@ void add_flops(double flops) noexcept {
   flops_of_thread += flops;
   if (!enabled()) return;
   collect([&] {
-    if (open_scopes().empty()) return;
-    Collection& all = collection();
-    const std::lock_guard lock(all.mutex);
-    all.entries[open_scopes().back()].flops += flops;
+    if (!open_scopes().empty()) open_scopes().back().flops += flops;
   });
 }
 
 double total_flops() noexcept { return flops_of_thread; }
 
-Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
+std::vector<Span> spans() {
+  require_all_events();
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  return all.spans;
+}
+
+std::size_t this_thread() noexcept { return std::hash<std::thread::id>{}(std::this_thread::get_id()); }
+
+void add_bytes(double bytes) noexcept {
   if (!enabled()) return;
   collect([&] {
-    open_scopes().push_back(name);
+    if (!open_scopes().empty()) open_scopes().back().bytes += bytes;
+  });
+}
+
+Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
+  if (!enabled()) return;
+  const Origin& origin = current_origin();
+  collect([&] {
+    open_scopes().push_back({.name = name,
+                             .op = is_implementation(name) ? origin.op : name,
+                             .backward = origin.backward,
+                             .begin_ns = 0,
+                             .end_ns = 0,
+                             .own_ns = 0,
+                             .flops = 0,
+                             .bytes = 0,
+                             .thread = this_thread()});
     name_ = name;
   });
   begin_ns_ = now_ns();
@@ -134,15 +156,22 @@ Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
 
 Scope::~Scope() {
   if (name_ == nullptr) return;
-  const std::int64_t end_ns = now_ns();
-  open_scopes().pop_back();
+  std::vector<Span>& open = open_scopes();
+  Span span = open.back();
+  open.pop_back();
+  span.begin_ns = begin_ns_;
+  span.end_ns = now_ns();
+  // So far it is what the scopes inside have taken, negative.
+  span.own_ns += span.end_ns - span.begin_ns;
+  if (!open.empty()) open.back().own_ns -= span.end_ns - span.begin_ns;
   collect([&] {
     Collection& all = collection();
     const std::lock_guard lock(all.mutex);
     Entry& entry = all.entries[name_];
     ++entry.calls;
-    entry.milliseconds += static_cast<double>(end_ns - begin_ns_) / 1e6;
-    all.events.push_back({name_, begin_ns_, end_ns, std::hash<std::thread::id>{}(std::this_thread::get_id())});
+    entry.milliseconds += static_cast<double>(span.end_ns - span.begin_ns) / 1e6;
+    entry.flops += span.flops;
+    all.spans.push_back(span);
   });
 }
 

@@ -13,6 +13,8 @@
 #include "core/build.h"
 #include "core/cuda/graph.h"
 #include "core/origin.h"
+#include "core/profiler.h"
+#include "core/profiler_spans.h"
 #include "core/random.h"
 #include "core/run_on.h"
 #if HEARTH_HAS_CUDA
@@ -213,6 +215,10 @@ StepResult begin_step(Session& session, std::int64_t samples) {
 void run_step(Session& session, std::span<const data::Batch> inputs) {
   accumulate_gradients(session, inputs);
   const OriginScope origin = OriginScope::of_op("optimizer");
+  const profiler::Scope scope("optimizer");
+  // Values and moments are read and written, gradients read.
+  const auto passes = static_cast<double>(3 + 2 * session.optimizer->moments());
+  profiler::add_bytes(passes * static_cast<double>(session.parameters->values().byte_size()));
   decide(session);
   session.optimizer->apply(session.ema.get());
   if (session.ema) session.ema->apply_to_buffers();

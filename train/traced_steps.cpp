@@ -36,7 +36,7 @@ void TracedSteps::run(const std::function<void()>& step) {
 
 void TracedSteps::write() {
   const DeviceStep& found = tracer_->quickest();
-  const DeviceLimits limits{peak_.gbs, peak_.tflops, peak_.gbs > 0 ? "the data sheet's" : "no known"};
+  const ProfileLimits limits{peak_.gbs, peak_.tflops, peak_.gbs > 0 ? "the data sheet's" : "no known"};
   write_file_synced(folder_.file("device_profile.json"), to_text(device_profile(found.spans, found.asked, limits)));
 }
 

@@ -8,12 +8,14 @@
 #include "core/io/file.h"
 #include "core/memory/memory.h"
 #include "core/profiler.h"
+#include "core/profiler_spans.h"
 #include "train/bench/bench.h"
 #include "train/bench/data_bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
 #include "train/cli/name_filter.h"
+#include "train/run/host_profile.h"
 #if HEARTH_HAS_CUDA
 #include "train/bench/cuda/traced_step.h"
 #endif
@@ -33,33 +35,25 @@ LoadedConfig bench_config(const Arguments& arguments) {
   return load_config(arguments.positional()[1], overrides);
 }
 
-void print_profile() {
-  struct Row {
-    std::string name;
-    profiler::Entry entry;
-  };
-  std::vector<Row> rows;
-  double total = 0;
-  for (const auto& [name, entry] : profiler::summary()) {
-    rows.push_back({name, entry});
-    total += entry.milliseconds;
-  }
-  std::sort(rows.begin(), rows.end(),
-            [](const Row& a, const Row& b) { return a.entry.milliseconds > b.entry.milliseconds; });
-  for (const Row& row : rows)
-    std::cerr << std::left << std::setw(28) << row.name << std::right << std::setw(7) << row.entry.calls << " calls"
-              << std::fixed << std::setprecision(2) << std::setw(11) << row.entry.milliseconds << " ms" << std::setw(7)
-              << 100 * row.entry.milliseconds / total << " %" << std::setw(10)
-              << (row.entry.flops > 0 ? row.entry.flops / row.entry.milliseconds / 1e6 : 0) << " GFLOP/s\n";
+/// In "profile" of `line`; printed and kept in a run's folder where that is asked for.
+void keep_profile(Json profile, const Arguments& arguments, Json& line) {
+  if (arguments.has("--profile")) std::cerr << profile_tables(profile);
+  if (const auto run = arguments.value("--report")) write_file_synced(*run + "/device_profile.json", to_text(profile));
+  line.set("profile", std::move(profile));
 }
 
-/// Three steps by the host's clock.
-void profile_on_host(StepBench& bench, const Arguments& arguments) {
+/// Three steps by the host's clock, in "profile" of `line`, and printed.
+void profile_on_host(StepBench& bench, const BenchCase& measured, const Arguments& arguments, Json& line) {
+  constexpr int steps = 3;
+  double milliseconds = 0;
   profiler::start();
-  for (int i = 0; i < 3; ++i) (void)bench.step_ms();
+  for (int i = 0; i < steps; ++i) milliseconds += bench.step_ms();
   profiler::stop();
   if (const auto path = arguments.value("--trace")) write_file_synced(*path, profiler::chrome_trace());
-  if (arguments.has("--profile")) print_profile();
+  const Ceilings& limit = ceilings(measured.device);
+  Json found = host_profile(profiler::spans(), milliseconds, steps,
+                            {limit.copy_gbs, matmul_ceiling(limit, measured.dtype), "measured"});
+  keep_profile(std::move(found), arguments, line);
 }
 
 /// The device's own times of a step in "profile" of `line`, and printed; else those of the host.
@@ -72,20 +66,15 @@ void profile(StepBench& bench, const BenchCase& measured, const Arguments& argum
     } else {
       const Ceilings& limit = ceilings(measured.device);
       const DeviceStep step = traced_step(bench);
-      const Json found =
+      Json found =
           device_profile(step.spans, step.asked, {limit.copy_gbs, matmul_ceiling(limit, measured.dtype), "measured"});
       if (const auto path = arguments.value("--trace")) write_file_synced(*path, chrome_trace(step.spans, step.asked));
-      if (arguments.has("--profile")) std::cerr << profile_tables(found);
-      if (const auto run = arguments.value("--report"))
-        write_file_synced(*run + "/device_profile.json", to_text(found));
-      line.set("profile", found);
+      keep_profile(std::move(found), arguments, line);
       return;
     }
   }
 #endif
-  (void)measured;
-  (void)line;
-  profile_on_host(bench, arguments);
+  profile_on_host(bench, measured, arguments, line);
 }
 
 // A peer process times its own steps in turn with these; see scripts/bench_cpu.

@@ -39,9 +39,11 @@ std::string device_section(const Json& profile) {
   const auto whole = number_at(profile, "milliseconds"), gaps = number_at(profile, "gap_milliseconds");
   if (!whole || !gaps) return "";
   TextStream out;
-  out << "<section><h2>A step on the device</h2><p class=\"sub\">" << rounded(*whole, 4)
-      << " ms by the device's clock, " << rounded(*gaps, 4)
-      << " ms of them between kernels. Limit: the time that bytes and arithmetic take at "
+  const bool by_host = text_at(profile, "clock") == "host";
+  out << "<section><h2>" << (by_host ? "A step, operation by operation" : "A step on the device")
+      << "</h2><p class=\"sub\">" << rounded(*whole, 4) << (by_host ? " ms, " : " ms by the device's clock, ")
+      << rounded(*gaps, 4) << (by_host ? " ms of them in no operation" : " ms of them between kernels")
+      << ". Limit: the time that bytes and arithmetic take at "
       << (profile.find("limits") != nullptr ? html_escaped(text_at(*profile.find("limits"), "source")) : "")
       << " rates.</p>";
   for (const char* what : {"phases", "ops", "kernels"}) write_rows(out, profile, what);

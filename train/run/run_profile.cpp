@@ -10,6 +10,7 @@
 #include "core/origin.h"
 #include "core/profiler.h"
 #include "core/tensor.h"
+#include "train/run/host_profile.h"
 
 namespace hearth::train {
 namespace {
@@ -74,7 +75,9 @@ RunProfile::StepScope::~StepScope() {
   if (profile.quickest_seconds_ > 0 && seconds >= profile.quickest_seconds_) return;
   try {
     std::map<std::string, double> milliseconds;
-    for (const auto& [name, entry] : profiler::summary()) milliseconds[name] = entry.milliseconds;
+    for (const profiler::Span& span : profiler::spans())
+      if (span.op != nullptr && span.thread == profiler::this_thread())
+        milliseconds[name_of_op(span)] += 1e-6 * static_cast<double>(span.own_ns);
     profile.milliseconds_ = std::move(milliseconds);
     profile.quickest_seconds_ = seconds;
   } catch (...) {

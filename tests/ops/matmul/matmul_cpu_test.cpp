@@ -298,12 +298,17 @@ TEST(CpuMatmulChoice, IsNativeForGradientsThatTheLibraryDoesNotCopy) {
   EXPECT_EQ(chosen(p), "test_products:gemm");
   for (const auto change :
        {+[](MatmulProblem& q) { q.m = 392; }, +[](MatmulProblem& q) { q.m = 256; },
+        +[](MatmulProblem& q) { q.m = 8200, q.n = 384; }, +[](MatmulProblem& q) { q.m = 392, q.lda = 8200; },
         +[](MatmulProblem& q) { q.n = 768; }, +[](MatmulProblem& q) { q.transpose_a = false; },
         +[](MatmulProblem& q) { q.transpose_b = true; }, +[](MatmulProblem& q) { q.deterministic = true; }}) {
     MatmulProblem other = p;
     change(other);
     EXPECT_EQ(chosen(other), "test_products:onednn") << join_text(other);
   }
+  for (const MatmulProblem& other : {MatmulProblem{.m = 128, .n = 2048, .k = 2048, .transpose_a = true},
+                                     MatmulProblem{.m = 8192, .n = 384, .k = 2048, .transpose_a = true},
+                                     MatmulProblem{.m = 392, .n = 384, .k = 2048, .transpose_a = true, .lda = 4096}})
+    EXPECT_EQ(chosen(other), "test_products:gemm") << join_text(other);
 }
 
 TEST(DnnMatmul, SaysWhyItIsUnsupported) {

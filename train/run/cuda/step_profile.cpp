@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iomanip>
 #include <map>
 #include <utility>
 
@@ -18,7 +17,7 @@ namespace {
 using cuda::DeviceSpan;
 using Kind = DeviceSpan::Kind;
 
-constexpr std::size_t max_rows = 40, max_gaps = 10;
+constexpr std::size_t max_gaps = 10;
 
 bool is_own(const DeviceSpan& span) {
   return span.kind == Kind::kernel && span.name.find("hearth") != std::string::npos;
@@ -70,37 +69,6 @@ const char* phase_of(const DeviceSpan& span, const AskedWork* work) {
   return work->origin.backward ? "backward" : "forward";
 }
 
-struct Row {
-  std::int64_t count = 0;
-  double us = 0, bytes = 0, flops = 0, floor_us = 0;
-};
-using Rows = std::map<std::string, Row>;
-
-/// The time that a work's bytes and arithmetic take at the limits.
-double floor_us(const AskedWork& work, const DeviceLimits& limits) {
-  const double memory = limits.copy_gbs > 0 ? static_cast<double>(std::max<std::int64_t>(work.bytes, 0)) : 0;
-  return std::max(memory > 0 ? 1e-3 * memory / limits.copy_gbs : 0,
-                  limits.tflops > 0 ? 1e-6 * work.flops / limits.tflops : 0);
-}
-
-Json list_of(const Rows& rows) {
-  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
-  if (sorted.size() > max_rows) sorted.resize(max_rows);
-  Json list = Json::array();
-  for (const auto& [name, row] : sorted)
-    list.push_back(Json::object()
-                       .set("name", name)
-                       .set("count", row.count)
-                       .set("us", row.us)
-                       .set("bytes", row.bytes)
-                       .set("flops", row.flops)
-                       .set("floor_us", row.floor_us)
-                       .set("percent_of_limit", row.us > 0 ? 100 * row.floor_us / row.us : 0.0));
-  return list;
-}
-
 /// The longest times in which the device did nothing, with what came before and after.
 Json longest_gaps(std::span<const DeviceSpan> spans, const std::vector<std::string>& names, double& idle_us) {
   struct Gap {
@@ -149,9 +117,9 @@ std::vector<int> match_spans(std::span<const DeviceSpan> spans, std::span<const 
   return found;
 }
 
-Json device_profile(std::span<const DeviceSpan> spans, std::span<const AskedWork> asked, const DeviceLimits& limits) {
+Json device_profile(std::span<const DeviceSpan> spans, std::span<const AskedWork> asked, const ProfileLimits& limits) {
   const std::vector<int> found = match_spans(spans, asked);
-  Rows phases, ops, kernels;
+  ProfileRows phases, ops, kernels;
   std::vector<std::string> names;
   std::uint64_t begin = ~std::uint64_t{0}, end = 0;
   std::vector<bool> counted(asked.size(), false);
@@ -161,13 +129,9 @@ Json device_profile(std::span<const DeviceSpan> spans, std::span<const AskedWork
     // Of several kernels of a call the first has its bytes and arithmetic.
     const bool first = work != nullptr && !counted[static_cast<std::size_t>(found[i])];
     if (first) counted[static_cast<std::size_t>(found[i])] = true;
-    for (Row* row : {&phases[phase_of(spans[i], work)], &ops[op_of(spans[i], work)], &kernels[names.back()]}) {
-      ++row->count;
-      row->us += spans[i].microseconds();
-      if (!first) continue;
-      row->bytes += static_cast<double>(std::max<std::int64_t>(work->bytes, 0));
-      row->flops += work->flops;
-      row->floor_us += floor_us(*work, limits);
+    for (ProfileRow* row : {&phases[phase_of(spans[i], work)], &ops[op_of(spans[i], work)], &kernels[names.back()]}) {
+      row->add(spans[i].microseconds());
+      if (first) row->add_work(static_cast<double>(std::max<std::int64_t>(work->bytes, 0)), work->flops, limits);
     }
     begin = std::min(begin, spans[i].begin_ns);
     end = std::max(end, spans[i].end_ns);
@@ -181,11 +145,10 @@ Json device_profile(std::span<const DeviceSpan> spans, std::span<const AskedWork
       .set("gap_milliseconds", 1e-3 * idle_us)
       .set("matched", std::none_of(spans.begin(), spans.end(), is_own) ||
                           std::any_of(found.begin(), found.end(), [](int index) { return index >= 0; }))
-      .set("limits",
-           Json::object().set("copy_gbs", limits.copy_gbs).set("tflops", limits.tflops).set("source", limits.source))
-      .set("phases", list_of(phases))
-      .set("ops", list_of(ops))
-      .set("kernels", list_of(kernels))
+      .set("limits", to_json(limits))
+      .set("phases", to_json(phases))
+      .set("ops", to_json(ops))
+      .set("kernels", to_json(kernels))
       .set("longest_gaps", std::move(gaps));
 }
 
@@ -213,23 +176,6 @@ std::string chrome_trace(std::span<const DeviceSpan> spans, std::span<const Aske
                          .set("args", std::move(more)));
   }
   return to_text(events) + "\n";
-}
-
-std::string profile_tables(const Json& profile) {
-  TextStream out;
-  const auto number = [](const Json& of, const char* key) { return of.find(key)->as_number(); };
-  out << std::fixed << std::setprecision(3) << "on the device " << number(profile, "milliseconds") << " ms: busy "
-      << number(profile, "busy_milliseconds") << " ms, gaps " << number(profile, "gap_milliseconds") << " ms\n";
-  for (const char* what : {"phases", "ops", "kernels"}) {
-    out << std::left << std::setw(44) << what << std::right << std::setw(7) << "count" << std::setw(12) << "us"
-        << std::setw(11) << "MB" << std::setw(11) << "GFLOP" << std::setw(13) << "% of limit\n";
-    for (const Json& row : profile.find(what)->items())
-      out << std::left << std::setw(44) << row.find("name")->as_string() << std::right << std::setprecision(1)
-          << std::setw(7) << row.find("count")->as_integer() << std::setw(12) << number(row, "us") << std::setw(11)
-          << number(row, "bytes") / 1e6 << std::setw(11) << number(row, "flops") / 1e9 << std::setw(12)
-          << number(row, "percent_of_limit") << "\n";
-  }
-  return out.str();
 }
 
 }  // namespace hearth::train

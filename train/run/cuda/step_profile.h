@@ -10,15 +10,9 @@
 #include "core/io/json_text.h"
 #include "train/run/cuda/device_trace.h"
 #include "train/run/cuda/work_log.h"
+#include "train/run/profile_rows.h"
 
 namespace hearth::train {
-
-/// What a device reaches at most.
-struct DeviceLimits {
-  double copy_gbs = 0;
-  double tflops = 0;   ///< of products in the run's type
-  std::string source;  ///< "measured", or whose numbers they are
-};
 
 /// Which of `asked` each span is: native kernels are matched in their order, library kernels and copies with the calls
 /// between these. -1: unknown; all are where the numbers of native kernels differ.
@@ -28,10 +22,8 @@ std::vector<int> match_spans(std::span<const cuda::DeviceSpan> spans, std::span<
 /// "gaps" of these, "phases" and "ops" and "kernels", each a list from the slowest with count, us, bytes, flops,
 /// "floor_us" (the time that bytes and arithmetic take at the limits) and "percent_of_limit"; and "longest_gaps".
 Json device_profile(std::span<const cuda::DeviceSpan> spans, std::span<const AskedWork> asked,
-                    const DeviceLimits& limits);
+                    const ProfileLimits& limits);
 /// The spans as Chrome trace events.
 std::string chrome_trace(std::span<const cuda::DeviceSpan> spans, std::span<const AskedWork> asked);
-/// The tables of a device_profile, for people.
-std::string profile_tables(const Json& profile);
 
 }  // namespace hearth::train
