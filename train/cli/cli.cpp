@@ -149,7 +149,8 @@ const std::vector<CommandSpec>& commands() {
         {"--random-data", "", "step: random images instead of the config's dataset"},
         {"--image-size", "N", "step: side of the random images (default: 224)"},
         {"--profile", "",
-         "step: also list where the time goes, by phase, op and kernel, beside the machine's limits; on a CUDA device by "
+         "step: also list where the time goes, by phase, op and kernel, beside the machine's limits; on a CUDA device "
+         "by "
          "its own clock (CUPTI)"},
         {"--trace", "FILE", "step: write a Chrome trace"},
         {"--report", "DIR", "step: with --profile, keep these times in a run's folder, for its report"},
