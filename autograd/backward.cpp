@@ -69,7 +69,7 @@ class BackwardPass {
   }
 
   /// What a backward pass of an op reads and writes at least, for the profiler: the gradient of its result, inputs
-  /// whose gradients are wanted, and these; nothing where it hands on the gradient.
+  /// whose gradients are needed, and these; nothing where it hands on the gradient.
   static double bytes_of(std::span<const std::shared_ptr<GradState>> inputs, std::span<const Tensor> gradients,
                          const Shape& shape, std::size_t bytes, const Storage* storage) {
     int handed_on = 0;
