@@ -42,7 +42,7 @@ void keep_profile(Json profile, const Arguments& arguments, Json& line) {
   line.set("profile", std::move(profile));
 }
 
-/// Three steps by the host's clock, in "profile" of `line`, and printed.
+/// Three steps by the host's clock. Of a CUDA device they are only shown: they are those of queueing.
 void profile_on_host(StepBench& bench, const BenchCase& measured, const Arguments& arguments, Json& line) {
   constexpr int steps = 3;
   double milliseconds = 0;
@@ -53,7 +53,10 @@ void profile_on_host(StepBench& bench, const BenchCase& measured, const Argument
   const Ceilings& limit = ceilings(measured.device);
   Json found = host_profile(profiler::spans(), milliseconds, steps,
                             {limit.copy_gbs, matmul_ceiling(limit, measured.dtype), "measured"});
-  keep_profile(std::move(found), arguments, line);
+  if (measured.device.is_cpu())
+    keep_profile(std::move(found), arguments, line);
+  else if (arguments.has("--profile"))
+    std::cerr << profile_tables(found);
 }
 
 /// The device's own times of a step in "profile" of `line`, and printed; else those of the host.
