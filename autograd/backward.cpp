@@ -5,6 +5,8 @@
 #include "autograd/backward.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -47,14 +49,13 @@ class BackwardPass {
       Tensor dy_of_node = take_pending(*state);
       const OriginScope origin({node->name(), node->layer(), true});
       const profiler::Scope scope(node->name());
-      const Shape shape = dy_of_node.shape();
-      const std::size_t bytes = dy_of_node.byte_size();
-      const Storage* const storage = dy_of_node.storage().get();
+      std::optional<Arrived> arrived;
+      if (profiler::enabled()) arrived = {dy_of_node.shape(), dy_of_node.byte_size(), dy_of_node.storage()};
       std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
       const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
       HEARTH_CHECK(InternalError, gradients.size() == inputs.size(), node->name(), ": backward returned ",
                    gradients.size(), " gradients for ", inputs.size(), " inputs");
-      if (profiler::enabled()) profiler::add_bytes(bytes_of(inputs, gradients, shape, bytes, storage));
+      if (arrived) profiler::add_bytes(bytes_of(inputs, gradients, *arrived));
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] == nullptr) continue;
         if (gradients[i].defined()) check_fits(*inputs[i], gradients[i], node->name(), i);
@@ -68,16 +69,26 @@ class BackwardPass {
     return a->node->number() < b->node->number();
   }
 
+  /// A gradient that an op was given, for the profiler: kept weakly, so that the op may overwrite it and no other takes
+  /// its address.
+  struct Arrived {
+    Shape shape;
+    std::size_t bytes;
+    std::weak_ptr<Storage> storage;
+  };
+
   /// What a backward pass of an op reads and writes at least, for the profiler: the gradient of its result, inputs
   /// whose gradients are needed, and these; nothing where it hands on the gradient.
   static double bytes_of(std::span<const std::shared_ptr<GradState>> inputs, std::span<const Tensor> gradients,
-                         const Shape& shape, std::size_t bytes, const Storage* storage) {
+                         const Arrived& arrived) {
+    const std::shared_ptr<Storage> storage = arrived.storage.lock();
+    std::size_t bytes = arrived.bytes;
     int handed_on = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == nullptr || !gradients[i].defined()) continue;
       bytes += 2 * gradients[i].byte_size();
       // What is written in place has the shape; the sum of two hands on the same to both.
-      if (gradients[i].storage().get() == storage) handed_on += gradients[i].shape() == shape ? 1 : 2;
+      if (gradients[i].storage() == storage) handed_on += gradients[i].shape() == arrived.shape ? 1 : 2;
     }
     return handed_on > 1 ? 0 : static_cast<double>(bytes);
   }

@@ -20,7 +20,6 @@ namespace {
 struct Collection {
   std::mutex mutex;
   std::vector<Span> spans;
-  std::map<std::string, Entry> entries;
 };
 
 // Leaked on purpose: scopes may close while static objects are destroyed.
@@ -59,7 +58,6 @@ void start() {
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
   all.spans.clear();
-  all.entries.clear();
   lost_events = false;
   collecting.store(true, std::memory_order_relaxed);
 }
@@ -87,10 +85,14 @@ void require_all_events() {
 }  // namespace
 
 std::map<std::string, Entry> summary() {
-  require_all_events();
-  Collection& all = collection();
-  const std::lock_guard lock(all.mutex);
-  return all.entries;
+  std::map<std::string, Entry> entries;
+  for (const Span& span : spans()) {
+    Entry& entry = entries[span.name];
+    ++entry.calls;
+    entry.milliseconds += static_cast<double>(span.end_ns - span.begin_ns) / 1e6;
+    entry.flops += span.flops;
+  }
+  return entries;
 }
 
 std::string chrome_trace() {
@@ -167,10 +169,6 @@ Scope::~Scope() {
   collect([&] {
     Collection& all = collection();
     const std::lock_guard lock(all.mutex);
-    Entry& entry = all.entries[name_];
-    ++entry.calls;
-    entry.milliseconds += static_cast<double>(span.end_ns - span.begin_ns) / 1e6;
-    entry.flops += span.flops;
     all.spans.push_back(span);
   });
 }

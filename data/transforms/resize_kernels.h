@@ -16,7 +16,7 @@ inline constexpr std::size_t resize_slack = 32;
 struct ColumnTaps {
   const int* first;             ///< of each output, the first column; [width rounded up to 4]
   const std::int16_t* weights;  ///< [width][2 * pairs]; what a weight of 0 stands for may lie behind the row's end
-  const std::int32_t* spread;   ///< the same in pairs, of outputs at a time; best at a line's beginning
+  const std::int32_t* spread;   ///< the same in pairs, of four outputs at a time; best at a line's beginning
   int pairs;                    ///< of columns
   int width;
 };

@@ -18,7 +18,7 @@ MatmulProblem without_f16(MatmulProblem problem) {
 
 std::string library_unsupported(const MatmulProblem& problem) { return cpu::dnn::unsupported(without_f16(problem)); }
 
-// Measured on AVX2, in huge pages.
+// Measured on AVX2.
 std::string library_slower(const MatmulProblem& problem) {
   const MatmulProblem p = without_f16(problem);
   const bool f32 = p.a == DType::f32 && p.b == DType::f32;
@@ -27,7 +27,8 @@ std::string library_slower(const MatmulProblem& problem) {
   const bool wide = p.m >= 64 && p.n >= 2048,
              large = 1.0 / static_cast<double>(p.m) + 1.0 / static_cast<double>(p.n) < 0.0038;
   if (p.m <= 384 && (wide || large)) return "a gradient of few rows and many columns";
-  // What it copies together lies in few sets of the caches: 31 against 64 of 80 GFLOP/s with 8192 columns.
+  // What it copies together may lie in few sets of the caches, by where the pages are: 31 to 75 of 80 GFLOP/s with 8192
+  // columns, native 64 to 75 always.
   return (p.lda == 0 ? p.m : p.lda) % 4096 == 0 ? "rows of dy that are a multiple of 16 KiB apart" : "";
 }
 

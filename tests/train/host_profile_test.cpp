@@ -3,25 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
 
 #include "core/io/file.h"
 #include "core/profiler.h"
 #include "tests/support/error_message.h"
+#include "tests/support/named_row.h"
 #include "tests/support/temp_dir.h"
 #include "train/bench/step_bench.h"
 
 namespace hearth::train {
 namespace {
-
-const Json& named(const Json& rows, std::string_view name) {
-  const auto& list = rows.items();
-  const auto found =
-      std::find_if(list.begin(), list.end(), [&](const Json& row) { return row.at("name").as_string() == name; });
-  if (found == list.end()) throw std::runtime_error("no row " + std::string(name) + " in " + to_text(rows));
-  return *found;
-}
 
 profiler::Span span(const char* name, const char* op, bool backward, std::int64_t whole, std::int64_t own, double flops,
                     double bytes) {
@@ -41,20 +33,20 @@ TEST(HostProfile, AddsUpOpsImplementationsAndPhases) {
   EXPECT_DOUBLE_EQ(found.at("busy_milliseconds").as_number(), 0.0065);
   EXPECT_DOUBLE_EQ(found.at("gap_milliseconds").as_number(), 0.0135);
   const Json &ops = found.at("ops"), &kernels = found.at("kernels"), &phases = found.at("phases");
-  EXPECT_DOUBLE_EQ(named(ops, "linear").at("us").as_number(), 2);
-  EXPECT_DOUBLE_EQ(named(ops, "linear").at("bytes").as_number(), 250);
+  EXPECT_DOUBLE_EQ(test::named_row(ops, "linear").at("us").as_number(), 2);
+  EXPECT_DOUBLE_EQ(test::named_row(ops, "linear").at("bytes").as_number(), 250);
   // 2e6 operations at 2 TFLOP/s; 2000 bytes at 2 GB/s.
-  EXPECT_DOUBLE_EQ(named(ops, "linear").at("floor_us").as_number(), 1);
-  EXPECT_DOUBLE_EQ(named(ops, "linear").at("percent_of_limit").as_number(), 50);
-  EXPECT_DOUBLE_EQ(named(ops, "relu").at("floor_us").as_number(), 1);
-  EXPECT_DOUBLE_EQ(named(ops, "linear (backward)").at("us").as_number(), 3);
-  EXPECT_DOUBLE_EQ(named(kernels, "linear:fast").at("us").as_number(), 4.5);
-  EXPECT_EQ(named(kernels, "linear:fast").at("count").as_integer(), 1);
-  EXPECT_DOUBLE_EQ(named(kernels, "linear").at("bytes").as_number(), 0) << "its implementation moves them";
-  EXPECT_DOUBLE_EQ(named(kernels, "relu").at("bytes").as_number(), 2000);
-  EXPECT_DOUBLE_EQ(named(phases, "forward").at("us").as_number(), 3);
-  EXPECT_DOUBLE_EQ(named(phases, "backward").at("us").as_number(), 3);
-  EXPECT_DOUBLE_EQ(named(phases, "update").at("us").as_number(), 0.5);
+  EXPECT_DOUBLE_EQ(test::named_row(ops, "linear").at("floor_us").as_number(), 1);
+  EXPECT_DOUBLE_EQ(test::named_row(ops, "linear").at("percent_of_limit").as_number(), 50);
+  EXPECT_DOUBLE_EQ(test::named_row(ops, "relu").at("floor_us").as_number(), 1);
+  EXPECT_DOUBLE_EQ(test::named_row(ops, "linear (backward)").at("us").as_number(), 3);
+  EXPECT_DOUBLE_EQ(test::named_row(kernels, "linear:fast").at("us").as_number(), 4.5);
+  EXPECT_EQ(test::named_row(kernels, "linear:fast").at("count").as_integer(), 1);
+  EXPECT_DOUBLE_EQ(test::named_row(kernels, "linear").at("bytes").as_number(), 0) << "its implementation moves them";
+  EXPECT_DOUBLE_EQ(test::named_row(kernels, "relu").at("bytes").as_number(), 2000);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "forward").at("us").as_number(), 3);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "backward").at("us").as_number(), 3);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "update").at("us").as_number(), 0.5);
   EXPECT_DOUBLE_EQ(found.at("floor_milliseconds").as_number(), 0.004);
   EXPECT_PRED2(test::contains, profile_tables(found), "a step 0.020 ms: in operations 0.007 ms, in none 0.013 ms");
 }
@@ -80,11 +72,11 @@ TEST(HostProfile, OfAStepHasAllItsOperations) {
   for (const char* const op : {"linear", "linear (backward)", "cross_entropy", "cross_entropy (backward)", "optimizer"})
     EXPECT_EQ(ops.count(op), 1u) << op << ": " << to_text(found.at("ops"));
   // f32: values and two moments read and written, gradients read; [64, 32] and [32, 4] with biases, and gaps between.
-  const double bytes = named(found.at("ops"), "optimizer").at("bytes").as_number();
+  const double bytes = test::named_row(found.at("ops"), "optimizer").at("bytes").as_number();
   EXPECT_GE(bytes, 7.0 * 4 * (64 * 32 + 32 + 32 * 4 + 4));
   EXPECT_LT(bytes, 7.0 * 4 * (64 * 32 + 32 + 32 * 4 + 4 + 100));
   // x, w, b and the result of both layers.
-  EXPECT_EQ(named(found.at("ops"), "linear").at("bytes").as_number(),
+  EXPECT_EQ(test::named_row(found.at("ops"), "linear").at("bytes").as_number(),
             4.0 * (16 * 64 + 64 * 32 + 32 + 16 * 32) + 4.0 * (16 * 32 + 32 * 4 + 4 + 16 * 4));
   EXPECT_LE(found.at("busy_milliseconds").as_number(), milliseconds);
   EXPECT_GT(found.at("busy_milliseconds").as_number(), 0);

@@ -12,6 +12,7 @@
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/tests/model_run.h"
 #include "tests/support/error_message.h"
+#include "tests/support/named_row.h"
 #include "train/bench/cuda/traced_step.h"
 #include "train/trainer.h"
 
@@ -40,14 +41,6 @@ const std::vector<AskedWork> asked = {{"first", {"relu", nullptr, false}, 4000, 
                                       {"cuBLASLt", {"linear", nullptr, true}, 2000, 4e6, false},
                                       {"second", {"optimizer", nullptr, false}, 10000, 0, true}};
 
-const Json& named(const Json& rows, std::string_view name) {
-  const auto& list = rows.items();
-  const auto found =
-      std::find_if(list.begin(), list.end(), [&](const Json& row) { return row.at("name").as_string() == name; });
-  if (found == list.end()) throw std::runtime_error("no row " + std::string(name) + " in " + to_text(rows));
-  return *found;
-}
-
 TEST(CudaStepProfile, MatchesSpansWithWhatWasAsked) {
   EXPECT_EQ(match_spans(spans, asked), (std::vector<int>{-1, 0, 1, 2, 1, 3, 3, 4}));
   // With a kernel too many nothing can be said.
@@ -61,15 +54,15 @@ TEST(CudaStepProfile, AddsUpTimesBytesAndGaps) {
   EXPECT_DOUBLE_EQ(found.at("longest_gaps").at(0).at("us").as_number(), 1);
   EXPECT_TRUE(found.at("matched").as_boolean());
   const Json &phases = found.at("phases"), &kernels = found.at("kernels");
-  EXPECT_DOUBLE_EQ(named(phases, "data").at("us").as_number(), 1);
-  EXPECT_DOUBLE_EQ(named(phases, "forward").at("us").as_number(), 4);
-  EXPECT_DOUBLE_EQ(named(phases, "backward").at("us").as_number(), 2.5);
-  EXPECT_DOUBLE_EQ(named(phases, "update").at("us").as_number(), 10);
-  EXPECT_DOUBLE_EQ(named(kernels, "first").at("bytes").as_number(), 4000);
-  EXPECT_DOUBLE_EQ(named(kernels, "first").at("percent_of_limit").as_number(), 100);
-  EXPECT_EQ(named(kernels, "cuBLASLt: sm90_gemm").at("count").as_integer(), 2);
-  EXPECT_DOUBLE_EQ(named(kernels, "cuBLASLt: sm90_gemm").at("floor_us").as_number(), 6);
-  EXPECT_DOUBLE_EQ(named(found.at("ops"), "linear (backward)").at("flops").as_number(), 4e6);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "data").at("us").as_number(), 1);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "forward").at("us").as_number(), 4);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "backward").at("us").as_number(), 2.5);
+  EXPECT_DOUBLE_EQ(test::named_row(phases, "update").at("us").as_number(), 10);
+  EXPECT_DOUBLE_EQ(test::named_row(kernels, "first").at("bytes").as_number(), 4000);
+  EXPECT_DOUBLE_EQ(test::named_row(kernels, "first").at("percent_of_limit").as_number(), 100);
+  EXPECT_EQ(test::named_row(kernels, "cuBLASLt: sm90_gemm").at("count").as_integer(), 2);
+  EXPECT_DOUBLE_EQ(test::named_row(kernels, "cuBLASLt: sm90_gemm").at("floor_us").as_number(), 6);
+  EXPECT_DOUBLE_EQ(test::named_row(found.at("ops"), "linear (backward)").at("flops").as_number(), 4e6);
 }
 
 /// Replayed steps of a small GPT-2 on a device that does nothing, with libraries whose work is seen.
@@ -126,8 +119,8 @@ TEST_F(CudaIdleSteps, AreSeenKernelByKernel) {
   EXPECT_EQ(matched.size(), step.asked.size());
   const Json profile = device_profile(step.spans, step.asked, {3000, 600, "a test"});
   for (const char* phase : {"forward", "backward", "update"})
-    EXPECT_GT(named(profile.at("phases"), phase).at("floor_us").as_number(), 0) << phase;
-  EXPECT_EQ(named(profile.at("kernels"), "cuDNN: reference cudnnBackendExecute").at("count").as_integer(), 4);
+    EXPECT_GT(test::named_row(profile.at("phases"), phase).at("floor_us").as_number(), 0) << phase;
+  EXPECT_EQ(test::named_row(profile.at("kernels"), "cuDNN: reference cudnnBackendExecute").at("count").as_integer(), 4);
   EXPECT_EQ(parse_json(chrome_trace(step.spans, step.asked), "trace").size(), step.spans.size());
 }
 
@@ -162,8 +155,8 @@ TEST_F(CudaProfiledTraining, HasItsKernelsInTheReport) {
     const Json profile = parse_json(read_text(folder_ / graph / "device_profile.json"), "profile");
     EXPECT_TRUE(profile.at("matched").as_boolean());
     for (const char* phase : {"forward", "backward", "update"})
-      EXPECT_GT(named(profile.at("phases"), phase).at("bytes").as_number(), 0) << phase;
-    EXPECT_GT(named(profile.at("phases"), "data").at("count").as_integer(), 0);
+      EXPECT_GT(test::named_row(profile.at("phases"), phase).at("bytes").as_number(), 0) << phase;
+    EXPECT_GT(test::named_row(profile.at("phases"), "data").at("count").as_integer(), 0);
     EXPECT_PRED2(test::contains, read_text(folder_ / graph / "report.html"), "A step on the device");
   }
 }
