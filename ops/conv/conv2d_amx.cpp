@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The convolution of bf16 images on the processor's tiles: each pass is a matrix product (ops/matmul/amx_product.h)
-// whose operands are copied into tiles straight from the images, a piece that fits the caches at a time, so that no
-// image is unfolded in memory.
+// The convolution of bf16 images on the processor's tiles. The filter gradient is a matrix product
+// (ops/matmul/amx_product.h) whose operands are copied into tiles straight from the images, a piece that fits the
+// caches at a time; the other passes are in conv_streams.cpp. No image is unfolded in memory.
 // Reference: conv2d_cpu.cpp.
 #include "core/error.h"
 #include "ops/conv/conv2d_cpu.h"
+#include "ops/conv/conv_streams.h"
 #include "ops/matmul/amx_product.h"
 #include "ops/onednn/convert.h"
 #include "ops/onednn/onednn.h"
 
 namespace hearth::kernels {
-
-#if HEARTH_AMX
-
 namespace {
 
 namespace amx = cpu::amx;
@@ -22,44 +20,32 @@ struct TapStep {
   std::int64_t h, w, channel;
 };
 
-/// Of images as stored [n, h, w, c]: rows are the output pixels, along them run the taps' channels. With `spread` the
-/// images are those of a result, spread by the stride, as the data gradient reads them; pixels then count the input's.
-template <bool along, bool spread>
+/// Of images as stored [n, h, w, c]: rows are the output pixels, along them run the taps' channels.
 class Patches {
  public:
   using Type = bf16;
-  static constexpr bool along_k = along;
+  static constexpr bool along_k = false;
 
-  Patches(const ConvShape& s, const bf16* images)
-      : shape_(s),
-        images_(images),
-        height_(spread ? s.p : s.h),
-        width_(spread ? s.q : s.w),
-        channels_(spread ? s.k : s.c) {}
+  Patches(const ConvShape& s, const bf16* images) : shape_(s), images_(images) {}
 
   TapStep step(std::int64_t inner) const {
-    const std::int64_t tap = inner / channels_, sign = spread ? -1 : 1;
-    return {sign * tap / shape_.s * shape_.dilation_h, sign * (tap % shape_.s) * shape_.dilation_w, inner % channels_};
+    const std::int64_t tap = inner / shape_.c;
+    return {tap / shape_.s * shape_.dilation_h, tap % shape_.s * shape_.dilation_w, inner % shape_.c};
   }
   void prepare(std::int64_t first, std::int64_t count) {
-    const std::int64_t rows = spread ? shape_.h : shape_.p, columns = spread ? shape_.w : shape_.q;
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t pixel = first + i, row = pixel / columns % rows, column = pixel % columns;
+      const std::int64_t pixel = first + i, row = pixel / shape_.q % shape_.p, column = pixel % shape_.q;
       Pixel& to = pixels_[i];
-      to.image = images_ + pixel / columns / rows * height_ * width_ * channels_;
-      to.h = static_cast<std::int32_t>(spread ? row + shape_.pad_h : row * shape_.stride_h - shape_.pad_h);
-      to.w = static_cast<std::int32_t>(spread ? column + shape_.pad_w : column * shape_.stride_w - shape_.pad_w);
+      to.image = images_ + pixel / shape_.q / shape_.p * shape_.h * shape_.w * shape_.c;
+      to.h = static_cast<std::int32_t>(row * shape_.stride_h - shape_.pad_h);
+      to.w = static_cast<std::int32_t>(column * shape_.stride_w - shape_.pad_w);
     }
   }
   const bf16* at(std::int64_t i, const TapStep& step) const {
     const Pixel& pixel = pixels_[i];
-    std::int64_t h = pixel.h + step.h, w = pixel.w + step.w;
-    if (spread && (shape_.stride_h > 1 || shape_.stride_w > 1)) {
-      if (h % shape_.stride_h != 0 || w % shape_.stride_w != 0) return nullptr;
-      h /= shape_.stride_h, w /= shape_.stride_w;
-    }
-    if (h < 0 || h >= height_ || w < 0 || w >= width_) return nullptr;
-    return pixel.image + (h * width_ + w) * channels_ + step.channel;
+    const std::int64_t h = pixel.h + step.h, w = pixel.w + step.w;
+    if (h < 0 || h >= shape_.h || w < 0 || w >= shape_.w) return nullptr;
+    return pixel.image + (h * shape_.w + w) * shape_.c + step.channel;
   }
 
  private:
@@ -70,71 +56,29 @@ class Patches {
 
   ConvShape shape_;
   const bf16* images_;
-  std::int64_t height_, width_, channels_;
-  Pixel pixels_[std::max(amx::max_block, amx::max_chunk)];
+  Pixel pixels_[amx::max_chunk];
 };
-
-/// Filters [k, taps, c] as the data gradient reads them: a row for each tap and filter.
-template <class T>
-struct FiltersByTap {
-  using Type = T;
-  static constexpr bool along_k = false;
-
-  const T* filters;
-  std::int64_t k, taps, c;
-  std::int64_t first = 0;
-
-  std::int64_t step(std::int64_t inner) const { return inner; }
-  void prepare(std::int64_t from, std::int64_t) { first = from; }
-  const T* at(std::int64_t i, std::int64_t step) const {
-    const std::int64_t tap = (first + i) / k, filter = (first + i) % k;
-    return filters + (filter * taps + tap) * c + step;
-  }
-};
-
-/// Rows of `columns` values of bf16 or f32.
-template <class T>
-auto into(const Tensor& to, std::int64_t columns, const float* bias) {
-  return [data = to.data<T>(), columns, bias](std::int64_t) {
-    return [=](std::int64_t row, std::int64_t column, std::int64_t count, const float* sums) {
-      amx::store_row(sums, bias == nullptr ? nullptr : bias + column, false, count, data + row * columns + column);
-    };
-  };
-}
-
-/// make(batch) for the only matrix of its kind.
-template <class Operand>
-auto only(const Operand& operand) {
-  return [&operand](std::int64_t) -> const Operand& { return operand; };
-}
 
 template <class W>
-void run_with(const ConvProblem& problem, const Conv2dOperands& o) {
-  const ConvShape& s = problem.shape;
-  const std::int64_t taps = s.r * s.s, unfolded = taps * s.c, outputs = s.n * s.p * s.q, inputs = s.n * s.h * s.w;
-  switch (problem.pass) {
-    case Pass::forward: {
-      const Patches<true, false> patches(s, o.x.data<bf16>());
-      const amx::Rows<W, true> filters{o.w.data<W>(), unfolded};
-      return amx::product({1, outputs, s.k, unfolded}, only(patches), only(filters),
-                          into<bf16>(o.y, s.k, o.b.defined() ? o.b.data<float>() : nullptr));
-    }
-    case Pass::backward_data: {
-      const Patches<true, true> patches(s, o.y.data<bf16>());
-      const FiltersByTap<W> filters{o.w.data<W>(), s.k, taps, s.c};
-      return amx::product({1, inputs, s.c, taps * s.k}, only(patches), only(filters), into<bf16>(o.x, s.c, nullptr));
-    }
-    case Pass::backward_weights: {
-      const amx::Rows<bf16, false> gradients{o.y.data<bf16>(), s.k};
-      const Patches<false, false> patches(s, o.x.data<bf16>());
-      amx::product({1, s.k, unfolded, outputs}, only(gradients), only(patches), into<W>(o.w, unfolded, nullptr));
-      if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), DType::bf16, outputs, s.k, o.b.data<float>());
-    }
-  }
+void sum_filter_gradient(const ConvShape& s, const Conv2dOperands& o) {
+  const std::int64_t unfolded = s.r * s.s * s.c, outputs = s.n * s.p * s.q;
+  const amx::Rows<bf16, false> gradients{o.y.data<bf16>(), s.k};
+  const Patches patches(s, o.x.data<bf16>());
+  W* const dw = o.w.data<W>();
+  amx::product(
+      {1, s.k, unfolded, outputs}, [&](std::int64_t) -> const auto& { return gradients; },
+      [&](std::int64_t) -> const auto& { return patches; },
+      [=](std::int64_t) {
+        return [=](std::int64_t row, std::int64_t column, std::int64_t count, const float* sums) {
+          amx::store_row(sums, nullptr, false, count, dw + row * unfolded + column);
+        };
+      });
+  if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), DType::bf16, outputs, s.k, o.b.data<float>());
 }
 
 void run(const ConvProblem& problem, const Conv2dOperands& o) {
-  (problem.weights == DType::f32 ? run_with<float> : run_with<bf16>)(problem, o);
+  if (problem.pass != Pass::backward_weights) return convolve_on_tiles(problem, o);
+  (problem.weights == DType::f32 ? sum_filter_gradient<float> : sum_filter_gradient<bf16>)(problem.shape, o);
 }
 
 std::string unsupported(const ConvProblem& problem) {
@@ -146,23 +90,19 @@ std::string unsupported(const ConvProblem& problem) {
   return amx::unsupported();
 }
 
-// Measured on one core of an Intel Xeon with AMX, ResNet-50's shapes at batch 16: filter gradients of 256 filters and
-// more take a third to three quarters of the library's time, all else takes longer than there.
+// Measured on an Intel Xeon with AMX, ResNet-50's shapes at batch 16: filter gradients of 256 filters and more take a
+// third to three quarters of the library's time, with fewer filters longer than there. Filters of one pixel are the
+// library's products on tiles, if it is there. For the rest, by streams, there is a prototype's measurement only: 2.4
+// to 3.1 TFLOP/s of two cores where the library has 0.23 to 0.51.
 std::string why_slower(const ConvProblem& problem) {
   if (!cpu::dnn::available()) return "";
-  if (problem.pass != Pass::backward_weights) return "the library multiplies these images without copying them";
-  return problem.shape.k >= 256 ? "" : "few filters for each copy of the images";
+  const ConvShape& s = problem.shape;
+  if (problem.pass == Pass::backward_weights) return s.k >= 256 ? "" : "few filters for each copy of the images";
+  return s.r * s.s > 1 ? "" : "filters of one pixel";
 }
 
 }  // namespace
 
 const Conv2dCandidate conv2d_amx{"amx", unsupported, run, nullptr, why_slower};
-
-#else
-
-const Conv2dCandidate conv2d_amx{"amx", [](const ConvProblem&) { return cpu::amx::unsupported(); },
-                                 [](const ConvProblem&, const Conv2dOperands&) {}};
-
-#endif
 
 }  // namespace hearth::kernels

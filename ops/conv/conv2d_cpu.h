@@ -27,10 +27,6 @@ extern const Conv2dCandidate conv2d_unfolded;
 /// The library's own convolution.
 extern const Conv2dCandidate conv2d_onednn;
 
-/// Whether this processor and build have the code of the two bf16 kernels (AVX-512 with bf16 products, an x86 GCC
-/// build).
-bool has_bf16_products();
-
 /// im2col in tiles and the own product, in f32 or f64 throughout. The same bits for any thread pool.
 void conv2d_im2col(const ConvProblem& problem, const Conv2dOperands& operands);
 

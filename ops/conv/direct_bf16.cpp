@@ -45,7 +45,7 @@ struct Result {
   std::int64_t stride, images;
 };
 
-// Compiled for the processors that has_bf16_products() answers for.
+// Compiled for the processors that has_bf16_vectors() answers for.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
@@ -193,7 +193,7 @@ std::string unsupported(const ConvProblem& problem) {
   if (s.groups != 1) return join_text(s.groups, " groups");
   if (sides.channels % 16 != 0 || sides.outputs % tile_outputs != 0)
     return join_text(sides.channels, " channels summed to ", sides.outputs, ", not multiples of 16 and ", tile_outputs);
-  return has_bf16_products() ? "" : "the processor has no AVX-512 products of bf16";
+  return cpu::amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
 }
 
 std::string why_slower(const ConvProblem& problem) {

@@ -10,7 +10,6 @@
 // once and their copies written and read in caches; a large batch goes in chunks whose copy of x stays near 3 MB.
 #include <algorithm>
 
-#include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
@@ -58,7 +57,7 @@ struct Walk {
   std::int64_t x_begin = 0, dy_begin = 0;  // elements
 };
 
-// Compiled for the processors that has_bf16_products() answers for.
+// Compiled for the processors that has_bf16_vectors() answers for.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
@@ -188,7 +187,7 @@ std::string unsupported(const ConvProblem& problem) {
   if (s.groups != 1) return join_text(s.groups, " groups");
   if (s.c % tile_c != 0 || s.k % tile_k != 0)
     return join_text(s.c, " channels and ", s.k, " filters, not multiples of ", tile_c, " and ", tile_k);
-  return has_bf16_products() ? "" : "the processor has no AVX-512 products of bf16";
+  return cpu::amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
 }
 
 // Measured for batches of 2 to 128. 1x1 filters use what is copied once, and are no faster than the library's
@@ -221,16 +220,9 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-bool has_bf16_products() {
-  static const bool found = cpu::isa() == cpu::Isa::v4 && __builtin_cpu_supports("avx512bf16");
-  return found;
-}
-
 const Conv2dCandidate conv2d_paired_bf16{"paired_bf16", unsupported, run, nullptr, why_slower};
 
 #else
-
-bool has_bf16_products() { return false; }
 
 const Conv2dCandidate conv2d_paired_bf16{
     "paired_bf16", [](const ConvProblem&) { return std::string("this build is not by GCC for x86-64"); },

@@ -2,7 +2,6 @@
 #include "ops/matmul/amx.h"
 
 #include <atomic>
-#include <bit>
 
 #include "core/cpu/isa.h"
 
@@ -19,13 +18,10 @@ std::atomic<int> emulating{0};
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 
-std::string find_vectors() {
-  if (isa() != Isa::v4) return "the processor has no AVX-512, or HEARTH_ISA is below v4";
-  return __builtin_cpu_supports("avx512bf16") ? "" : "the processor has no AVX-512 conversions to bf16";
-}
+bool find_vectors() { return isa() == Isa::v4 && __builtin_cpu_supports("avx512bf16"); }
 
 std::string find_tiles() {
-  if (std::string reason = find_vectors(); !reason.empty()) return reason;
+  if (!has_bf16_vectors()) return "the processor has no AVX-512 with bf16, or HEARTH_ISA is below v4";
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned bf16_products = 1u << 22, tiles = 1u << 24;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bf16_products) == 0 || (d & tiles) == 0)
@@ -37,26 +33,25 @@ std::string find_tiles() {
 
 #else
 
-std::string find_vectors() { return "this build is not by GCC for Linux on x86-64"; }
-std::string find_tiles() { return find_vectors(); }
+bool find_vectors() { return false; }
+std::string find_tiles() { return "this build is not by GCC for Linux on x86-64"; }
 
 #endif
 
 }  // namespace
 
+bool has_bf16_vectors() {
+  static const bool found = find_vectors();
+  return found;
+}
+
 std::string unsupported() {
-  static const std::string vectors = find_vectors(), tiles = find_tiles();
-  return emulated() ? vectors : tiles;
+  static const std::string tiles = find_tiles();
+  return emulated() ? "" : tiles;
 }
 
 EmulateTiles::EmulateTiles() { emulating.fetch_add(1); }
 EmulateTiles::~EmulateTiles() { emulating.fetch_sub(1); }
 bool emulated() { return emulating.load() > 0; }
-
-void EmulatedTiles::add(std::uint32_t& sum, std::uint32_t a, std::uint32_t b) {
-  const auto low = [](std::uint32_t pair) { return std::bit_cast<float>(pair << 16); };
-  const auto high = [](std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); };
-  sum = std::bit_cast<std::uint32_t>(std::bit_cast<float>(sum) + low(a) * low(b) + high(a) * high(b));
-}
 
 }  // namespace hearth::cpu::amx

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -12,8 +13,10 @@ namespace hearth::cpu::amx {
 /// give leave, HEARTH_ISA below v4. Asks the system once.
 std::string unsupported();
 
-/// While one lives, products take EmulatedTiles in all threads, and unsupported() asks for AVX-512 with bf16 only. For
-/// tests.
+/// Whether processor, build and HEARTH_ISA have AVX-512 with bf16: conversions and vector products.
+bool has_bf16_vectors();
+
+/// While one lives, products take EmulatedTiles in all threads, and unsupported() is empty. For tests.
 class EmulateTiles {
  public:
   EmulateTiles();
@@ -25,6 +28,41 @@ bool emulated();
 
 // Of both: eight tiles of 16 rows of 64 bytes. multiply<c, a, b>() adds to the f32 tile c [16, 16] the product of the
 // bf16 tiles a [16, 32] and b [16 pairs of rows, 16 columns, 2].
+
+/// In plain C++.
+class EmulatedTiles {
+ public:
+  template <int tile>
+  void clear() {
+    std::fill_n(tiles_[tile], 256, 0u);
+  }
+  template <int tile>
+  void load(const void* from, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row)
+      std::copy_n(static_cast<const char*>(from) + row * stride, 64, reinterpret_cast<char*>(tiles_[tile] + 16 * row));
+  }
+  template <int tile>
+  void store(void* to, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row)
+      std::copy_n(reinterpret_cast<const char*>(tiles_[tile] + 16 * row), 64, static_cast<char*>(to) + row * stride);
+  }
+  template <int c, int a, int b>
+  void multiply() {
+    for (int row = 0; row < 16; ++row)
+      for (int pair = 0; pair < 16; ++pair)
+        for (int column = 0; column < 16; ++column)
+          add(tiles_[c][16 * row + column], tiles_[a][16 * row + pair], tiles_[b][16 * pair + column]);
+  }
+
+ private:
+  static void add(std::uint32_t& sum, std::uint32_t a, std::uint32_t b) {
+    const auto low = [](std::uint32_t pair) { return std::bit_cast<float>(pair << 16); };
+    const auto high = [](std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); };
+    sum = std::bit_cast<std::uint32_t>(std::bit_cast<float>(sum) + low(a) * low(b) + high(a) * high(b));
+  }
+
+  std::uint32_t tiles_[8][256];
+};
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
@@ -63,37 +101,8 @@ class Tiles {
   }
 };
 
+#else
+using Tiles = EmulatedTiles;
 #endif
-
-/// The same without the instructions.
-class EmulatedTiles {
- public:
-  template <int tile>
-  void clear() {
-    std::fill_n(tiles_[tile], 256, 0u);
-  }
-  template <int tile>
-  void load(const void* from, std::int64_t stride) {
-    for (int row = 0; row < 16; ++row)
-      std::copy_n(static_cast<const char*>(from) + row * stride, 64, reinterpret_cast<char*>(tiles_[tile] + 16 * row));
-  }
-  template <int tile>
-  void store(void* to, std::int64_t stride) {
-    for (int row = 0; row < 16; ++row)
-      std::copy_n(reinterpret_cast<const char*>(tiles_[tile] + 16 * row), 64, static_cast<char*>(to) + row * stride);
-  }
-  template <int c, int a, int b>
-  void multiply() {
-    for (int row = 0; row < 16; ++row)
-      for (int pair = 0; pair < 16; ++pair)
-        for (int column = 0; column < 16; ++column)
-          add(tiles_[c][16 * row + column], tiles_[a][16 * row + pair], tiles_[b][16 * pair + column]);
-  }
-
- private:
-  static void add(std::uint32_t& sum, std::uint32_t a, std::uint32_t b);
-
-  std::uint32_t tiles_[8][256];
-};
 
 }  // namespace hearth::cpu::amx

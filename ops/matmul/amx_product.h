@@ -26,18 +26,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
 #include "core/cpu/parallel.h"
 #include "core/half.h"
 #include "ops/matmul/amx.h"
+#include "ops/matmul/amx_copies.h"
 #include "ops/scratch.h"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HEARTH_AMX 1
-#include <immintrin.h>
 
 namespace hearth::cpu::amx {
 
@@ -64,7 +60,7 @@ struct ProductBlocks {
   std::int64_t m, n, k;
 };
 
-constexpr std::int64_t tile_values = 512, max_block = 256, max_chunk = 768;
+constexpr std::int64_t max_block = 256, max_chunk = 768;
 
 /// How many bf16 values stand for one of an operand.
 template <class A, class B>
@@ -91,94 +87,6 @@ inline ProductBlocks blocks_of(const ProductSize& size, int parts) {
   return blocks;
 }
 
-#pragma GCC push_options
-#pragma GCC diagnostic push
-// Registers that GCC 12's own headers leave undefined on purpose.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
-
-/// Of so many values, at most 32, the mask of the 16 from `first` on.
-inline __mmask16 mask_of(std::int64_t count, std::int64_t first) {
-  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count - first, 0, 16)) - 1);
-}
-/// What rounding has taken away; nothing of a value that it made infinite.
-[[gnu::always_inline]] inline __m512 rest_of(__m512 value, __m256i rounded) {
-  const __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
-  const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_abs_ps(wide), _mm512_set1_ps(HUGE_VALF), _CMP_LT_OQ);
-  return _mm512_maskz_sub_ps(finite, value, wide);
-}
-/// `count` values, at most 32, and zeros; f32 ones rounded to bf16, or in three parts. Null is zeros.
-template <int parts, class T>
-[[gnu::always_inline]] inline void load_run(const T* from, std::int64_t count, __m512i (&to)[parts]) {
-  if (from == nullptr) {
-    for (__m512i& part : to) part = _mm512_setzero_si512();
-    return;
-  }
-  if constexpr (std::is_same_v<T, bf16>) {
-    to[0] = count >= 32 ? _mm512_loadu_si512(from)
-                        : _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << count) - 1), from);
-  } else {
-    __m512 low, high;
-    if (count >= 32) {
-      low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
-    } else {
-      low = _mm512_maskz_loadu_ps(mask_of(count, 0), from);
-      high = _mm512_maskz_loadu_ps(mask_of(count, 16), from + 16);
-    }
-#pragma GCC unroll 3
-    for (int part = 0; part < parts; ++part) {
-      to[part] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-      if (part + 1 == parts) break;
-      low = rest_of(low, _mm512_castsi512_si256(to[part]));
-      high = rest_of(high, _mm512_extracti64x4_epi64(to[part], 1));
-    }
-  }
-}
-/// Asks for the cache lines of a run that is read soon.
-template <class T>
-void prefetch_run(const T* from) {
-  for (std::size_t byte = 0; byte < 32 * sizeof(T); byte += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(from) + byte, _MM_HINT_T0);
-}
-
-/// Rows of 16 words become columns.
-inline void transpose(__m512i (&x)[16]) {
-  __m512i y[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-    y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    x[4 * i] = _mm512_unpacklo_epi64(y[4 * i], y[4 * i + 2]);
-    x[4 * i + 1] = _mm512_unpackhi_epi64(y[4 * i], y[4 * i + 2]);
-    x[4 * i + 2] = _mm512_unpacklo_epi64(y[4 * i + 1], y[4 * i + 3]);
-    x[4 * i + 3] = _mm512_unpackhi_epi64(y[4 * i + 1], y[4 * i + 3]);
-  }
-  // x[4 i + j] has, in its quarter q, word 4 q + j of rows 4 i to 4 i + 3.
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const __m512i even_low = _mm512_shuffle_i32x4(x[j], x[4 + j], 0x88);
-    const __m512i odd_low = _mm512_shuffle_i32x4(x[j], x[4 + j], 0xdd);
-    const __m512i even_high = _mm512_shuffle_i32x4(x[8 + j], x[12 + j], 0x88);
-    const __m512i odd_high = _mm512_shuffle_i32x4(x[8 + j], x[12 + j], 0xdd);
-    y[j] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
-    y[8 + j] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
-    y[4 + j] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
-    y[12 + j] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
-  }
-  std::copy(y, y + 16, x);
-}
-
-/// The values of two stored rows side by side: of columns 0 to 15 and of columns 16 to 31.
-inline void interleave(__m512i first, __m512i second, __m512i& low, __m512i& high) {
-  const __m512i a = _mm512_unpacklo_epi16(first, second), b = _mm512_unpackhi_epi16(first, second);
-  low = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), b);
-  high = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), b);
-}
-
 /// Part of an operand: `lines` rows of A or columns of B from number `first` on, `depth` of k from `k` on.
 struct Part {
   std::int64_t first, lines, k, depth;
@@ -186,22 +94,10 @@ struct Part {
   std::int64_t steps() const { return (depth + 31) / 32; }
 };
 
-/// Where the tile of 16 lines by 32 of k lies: both of a pair of groups side by side for each part of each step.
+/// Where the tiles of 16 lines by 32 of k lie: both of a pair of groups side by side for each part of each step.
 template <int parts>
-bf16* tile_at(bf16* tiles, std::int64_t group, std::int64_t step, std::int64_t steps, int part) {
-  return tiles + (((group / 2 * steps + step) * parts + part) * 2 + group % 2) * tile_values;
-}
-
-inline void store_tile(const __m512i (&rows)[16], bf16* tile) {
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + 32 * i, rows[i]);
-}
-inline void transpose_tile(bf16* tile) {
-  __m512i rows[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) rows[i] = _mm512_load_si512(tile + 32 * i);
-  transpose(rows);
-  store_tile(rows, tile);
+Parts tiles_at(bf16* tiles, std::int64_t group, std::int64_t step, std::int64_t steps) {
+  return {tiles + ((group / 2 * steps + step) * parts * 2 + group % 2) * tile_values, parts, 2 * tile_values};
 }
 
 /// Copies 16 lines by 32 of k at a time into tiles; those of B are transposed.
@@ -212,20 +108,15 @@ void pack_along(const Operand& operand, const Part& of, bf16* to) {
   for (std::int64_t s = 0; s < steps; ++s) at_step[s] = operand.step(of.k + 32 * s);
   for (std::int64_t group = 0; group < groups; ++group)
     for (std::int64_t s = 0; s < steps; ++s) {
-      const std::int64_t count = std::min<std::int64_t>(32, of.depth - 32 * s);
-      bf16* const tile = tile_at<parts>(to, group, s, steps, 0);
+      const typename Operand::Type* rows[16];
       for (std::int64_t i = 0; i < 16; ++i) {
         const std::int64_t line = 16 * group + i;
-        const auto* const from = line < of.lines ? operand.at(line, at_step[s]) : nullptr;
-        // Likely the next step's.
-        if (from != nullptr) prefetch_run(from + 32);
-        __m512i row[parts];
-        load_run(from, count, row);
-#pragma GCC unroll 3
-        for (int part = 0; part < parts; ++part) _mm512_store_si512(tile + part * 2 * tile_values + 32 * i, row[part]);
+        rows[i] = line < of.lines ? operand.at(line, at_step[s]) : nullptr;
       }
+      const Parts tiles = tiles_at<parts>(to, group, s, steps);
+      copy_rows(rows, std::min<std::int64_t>(32, of.depth - 32 * s), tiles);
       if constexpr (transposed)
-        for (int part = 0; part < parts; ++part) transpose_tile(tile + part * 2 * tile_values);
+        for (int part = 0; part < parts; ++part) copies().transpose(tiles.tile + part * tiles.stride);
     }
 }
 
@@ -235,26 +126,16 @@ void pack_across(const Operand& operand, const Part& of, bf16* to) {
   const std::int64_t steps = of.steps();
   for (std::int64_t line = 0; line < of.lines; line += 32) {
     const auto step = operand.step(of.first + line);
-    const std::int64_t count = std::min<std::int64_t>(32, of.lines - line);
     for (std::int64_t s = 0; s < steps; ++s) {
-      bf16* const first = tile_at<parts>(to, line / 16, s, steps, 0);
-      for (std::int64_t pair = 0; pair < 16; ++pair) {
-        const std::int64_t k = 32 * s + 2 * pair;
-        const auto row = [&](std::int64_t at) { return at < of.depth ? operand.at(at, step) : nullptr; };
-        __m512i even[parts], odd[parts];
-        load_run(row(k), count, even);
-        load_run(row(k + 1), count, odd);
-#pragma GCC unroll 3
-        for (int part = 0; part < parts; ++part) {
-          bf16* const tile = first + part * 2 * tile_values;
-          __m512i low, high;
-          interleave(even[part], odd[part], low, high);
-          _mm512_store_si512(tile + 32 * pair, low);
-          _mm512_store_si512(tile + tile_values + 32 * pair, high);
-        }
+      const typename Operand::Type* rows[32];
+      for (std::int64_t i = 0; i < 32; ++i) {
+        const std::int64_t k = 32 * s + i;
+        rows[i] = k < of.depth ? operand.at(k, step) : nullptr;
       }
+      const Parts tiles = tiles_at<parts>(to, line / 16, s, steps);
+      copy_pairs(rows, std::min<std::int64_t>(32, of.lines - line), tiles);
       if constexpr (transposed)
-        for (int tile = 0; tile < 2 * parts; ++tile) transpose_tile(first + tile * tile_values);
+        for (int tile = 0; tile < 2 * parts; ++tile) copies().transpose(tiles.tile + tile * tile_values);
     }
   }
 }
@@ -293,9 +174,10 @@ struct Square {
     tiles.template store<2>(c + 512, 64);
     tiles.template store<3>(c + 768, 64);
   }
-  void load_a(const bf16* x) {
-    tiles.template load<4>(x, 64);
-    tiles.template load<5>(x + tile_values, 64);
+  /// Rows lie `row` values apart.
+  void load_a(const bf16* x, std::int64_t row = 32) {
+    tiles.template load<4>(x, 2 * row);
+    tiles.template load<5>(x + 16 * row, 2 * row);
   }
   void load_b(const bf16* w) {
     tiles.template load<6>(w, 64);
@@ -367,8 +249,7 @@ void multiply_parts(const bf16* a, const bf16* b, std::int64_t m, std::int64_t n
         }
         float* const c = sums + i * n + j * 32;
         square.store(add ? more : c);
-        for (int at = 0; add && at < 1024; at += 16)
-          _mm512_store_ps(c + at, _mm512_add_ps(_mm512_load_ps(c + at), _mm512_load_ps(more + at)));
+        if (add) copies().add(more, 1024, c);
       }
 }
 
@@ -379,34 +260,10 @@ constexpr auto multiplies = parts == 1 ? multiply_chunk<TileUnit> : multiply_par
 inline void gather_row(const float* sums, std::int64_t row, std::int64_t n, float* to) {
   const float* from = sums + row / 32 * 32 * n + row % 32 / 16 * 512 + row % 16 * 16;
   for (std::int64_t j = 0; j < n; j += 32, from += 1024) {
-    _mm512_store_ps(to + j, _mm512_load_ps(from));
-    _mm512_store_ps(to + j + 16, _mm512_load_ps(from + 256));
+    std::copy_n(from, 16, to + j);
+    std::copy_n(from + 256, 16, to + j + 16);
   }
 }
-
-/// Stores `count` f32 values in bf16 or f32, with what is there added first and `bias`, unless null.
-template <class T>
-void store_row(const float* sums, const float* bias, bool accumulate, std::int64_t count, T* to) {
-  for (std::int64_t i = 0; i < count; i += 16) {
-    const auto mask = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1);
-    __m512 value = _mm512_maskz_loadu_ps(mask, sums + i);
-    if (bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, bias + i));
-    if constexpr (std::is_same_v<T, float>) {
-      if (accumulate) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, to + i));
-      _mm512_mask_storeu_ps(to + i, mask, value);
-    } else {
-      if (accumulate) {
-        const __m256i before = _mm256_maskz_loadu_epi16(mask, to + i);
-        const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(before), 16);
-        value = _mm512_add_ps(value, _mm512_castsi512_ps(wide));
-      }
-      _mm256_mask_storeu_epi16(to + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
-    }
-  }
-}
-
-#pragma GCC diagnostic pop
-#pragma GCC pop_options
 
 /// C = A B for sizes that are not 0: operands and store by the number of the matrix in the batch.
 template <class MakeA, class MakeB, class MakeStore>
@@ -441,7 +298,3 @@ void product(const ProductSize& size, const MakeA& make_a, const MakeB& make_b, 
 }
 
 }  // namespace hearth::cpu::amx
-
-#else
-#define HEARTH_AMX 0
-#endif

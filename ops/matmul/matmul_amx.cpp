@@ -11,8 +11,6 @@
 
 namespace hearth::cpu {
 
-#if HEARTH_AMX
-
 namespace {
 
 template <class T>
@@ -56,14 +54,6 @@ void matmul_by_amx(const MatmulProblem& problem, const void* a, const void* b, c
     return (p.b == DType::bf16 ? multiply_stored<bf16, bf16> : multiply_stored<bf16, float>)(p, a, b, row, c);
   (p.b == DType::bf16 ? multiply_stored<float, bf16> : multiply_stored<float, float>)(p, a, b, row, c);
 }
-
-#else
-
-void matmul_by_amx(const MatmulProblem& problem, const void*, const void*, const void*, void*) {
-  throw UsageError("matmul by amx: " + amx_unsupported(problem));
-}
-
-#endif
 
 std::string amx_unsupported(const MatmulProblem& p) {
   for (const DType type : {p.a, p.b, p.c})

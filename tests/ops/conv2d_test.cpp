@@ -350,7 +350,7 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
       EXPECT_EQ(found.backward_data, backward_data) << candidate << " in " << images;
       EXPECT_EQ(found.backward_weights, backward_weights) << candidate << " in " << images;
     };
-    const bool bf16_kernels = images == DType::bf16 && kernels::has_bf16_products();
+    const bool bf16_kernels = images == DType::bf16 && cpu::amx::has_bf16_vectors();
     expect("matmul", 3, 3, 3);
     const int squares = images == DType::bf16 ? 0 : 4;
     expect("winograd", squares, squares, squares);

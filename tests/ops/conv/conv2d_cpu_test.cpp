@@ -124,9 +124,9 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
         {.shape = many_images(), .pass = Pass::backward_weights, .activations = DType::bf16, .weights = weights}, runs);
     EXPECT_GT(runs["matmul"][Pass::forward], 0);
     EXPECT_GT(runs["unfolded"][Pass::backward_data], 0);
-    EXPECT_EQ(runs["direct_bf16"][Pass::forward] > 0, kernels::has_bf16_products());
-    EXPECT_EQ(runs["direct_bf16"][Pass::backward_data] > 0, kernels::has_bf16_products());
-    EXPECT_EQ(runs["paired_bf16"][Pass::backward_weights] > 0, kernels::has_bf16_products());
+    EXPECT_EQ(runs["direct_bf16"][Pass::forward] > 0, cpu::amx::has_bf16_vectors());
+    EXPECT_EQ(runs["direct_bf16"][Pass::backward_data] > 0, cpu::amx::has_bf16_vectors());
+    EXPECT_EQ(runs["paired_bf16"][Pass::backward_weights] > 0, cpu::amx::has_bf16_vectors());
     for (const Pass pass : all_passes) EXPECT_EQ(runs["amx"][pass] > 0, cpu::amx::unsupported().empty());
     EXPECT_EQ(runs["onednn"][Pass::forward] > 0, cpu::dnn::has_hardware_bf16());
   }
@@ -134,9 +134,27 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
 
 TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
   const cpu::amx::EmulateTiles emulate;
-  if (!cpu::amx::unsupported().empty()) GTEST_SKIP() << cpu::amx::unsupported();
   Runs runs = check_shapes(tile_shapes(), {DType::bf16, DType::bf16});
   for (const Pass pass : all_passes) EXPECT_GT(runs["amx"][pass], 0);
+}
+
+// Images of which a task copies some rows, and small ones of which it copies several.
+TEST_F(Conv2dCpu, TilesCutImagesAlikeForAnyThreadCount) {
+  const cpu::amx::EmulateTiles emulate;
+  for (const ConvShape& s : {shape(2, 40, 57, 128, 32, 3, 3, 1, 1), shape(1, 79, 60, 96, 64, 3, 3, 2, 1),
+                             uneven(shape(1, 45, 90, 64, 32, 5, 3, 2, 1), 21), shape(13, 7, 7, 32, 96, 3, 3, 1, 1)})
+    for (const Pass pass : {Pass::forward, Pass::backward_data}) {
+      const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16, .weights = DType::bf16};
+      const Operands operands(problem);
+      expect_near(run(kernels::conv2d_amx, problem, operands).main, plain_loops(problem, operands).main, 2e-5,
+                  text_of(problem));
+      std::set<std::string> found;
+      for (const int pool : {1, 2, 5}) {
+        cpu::set_threads(pool);
+        found.insert(bits_of(kernels::conv2d_amx, problem, operands));
+      }
+      EXPECT_EQ(found.size(), 1u) << text_of(problem);
+    }
 }
 
 TEST_F(Conv2dCpu, AnyThreadCountMatchesPlainLoops) {
@@ -178,7 +196,7 @@ TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
 }
 
 TEST_F(Conv2dCpu, Bf16KernelsRoundOnce) {
-  if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
   ConvProblem problem{.shape = shape(8, 3, 3, 128, 128, 3, 3, 1, 1), .activations = DType::bf16};
   Operands operands(problem);
   const std::vector<double> wide = run(kernels::conv2d_direct_bf16, problem, operands).main.to_doubles();
@@ -194,7 +212,7 @@ TEST_F(Conv2dCpu, Bf16KernelsRoundOnce) {
 }
 
 TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
-  if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
   if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
   const auto taken = [](const ConvShape& s, Pass pass = Pass::forward, DType type = DType::bf16) {
     return takes(kernels::conv2d_direct_bf16, s, pass, type);
@@ -212,7 +230,7 @@ TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
 }
 
 TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
-  if (!kernels::has_bf16_products()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
   if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
   const auto taken = [](const ConvShape& s, DType type = DType::bf16) {
     return takes(kernels::conv2d_paired_bf16, s, Pass::backward_weights, type);
@@ -231,12 +249,12 @@ TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
 
 TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {
   const cpu::amx::EmulateTiles emulate;
-  if (!cpu::amx::unsupported().empty()) GTEST_SKIP() << cpu::amx::unsupported();
   const ConvShape small = shape(32, 4, 4, 256, 256, 3, 3, 1, 1);
   for (const Pass pass : all_passes) {
     EXPECT_FALSE(takes(kernels::conv2d_direct_bf16, small, pass));
     EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, small, pass));
-    EXPECT_EQ(takes(kernels::conv2d_amx, small, pass), pass == Pass::backward_weights || !cpu::dnn::available());
+    EXPECT_TRUE(takes(kernels::conv2d_amx, small, pass));
+    EXPECT_EQ(takes(kernels::conv2d_amx, shape(32, 8, 8, 128, 128, 1, 1, 2, 0), pass), !cpu::dnn::available());
   }
   EXPECT_EQ(takes(kernels::conv2d_amx, shape(32, 8, 8, 64, 64, 3, 3, 1, 1), Pass::backward_weights),
             !cpu::dnn::available());
@@ -309,11 +327,10 @@ TEST_F(Conv2dCpu, ChoosesInOrder) {
     // Many pixels of many channels: the library's convolution beats its product with transposed filters.
     const bool slow_product = library && pass == Pass::forward;
     EXPECT_EQ(choice(shape(2, 14, 14, 264, 16, 1, 1, 1, 0), pass, DType::f32), slow_product ? "onednn" : "matmul");
-    if (!kernels::has_bf16_products()) continue;
+    if (!cpu::amx::has_bf16_vectors()) continue;
     const bool gradient = pass == Pass::backward_weights;
     if (cpu::amx::unsupported().empty()) {
-      EXPECT_EQ(choice(shape(2, 16, 16, 256, 256, 3, 3, 1, 1), pass, DType::bf16),
-                gradient || !library ? "amx" : "onednn");
+      EXPECT_EQ(choice(shape(2, 16, 16, 256, 256, 3, 3, 1, 1), pass, DType::bf16), "amx");
       continue;
     }
     EXPECT_EQ(choice(shape(8, 4, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16),
@@ -332,7 +349,7 @@ TEST_F(Conv2dCpu, PlansOnlyWhatTheLibraryRuns) {
   for (const Pass pass : all_passes) {
     (void)choice(shape(3, 13, 13, 32, 16, 1, 1, 1, 0), pass, DType::f32);
     (void)choice(shape(9, 2, 2, 128, 128, 3, 3, 1, 1), pass, DType::f32);
-    if (kernels::has_bf16_products() && !cpu::amx::unsupported().empty())
+    if (cpu::amx::has_bf16_vectors() && !cpu::amx::unsupported().empty())
       (void)choice(shape(16, 3, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16);
     EXPECT_EQ(convolutions(), 0);
   }
