@@ -14,6 +14,7 @@
 #include "ops/repeatable.h"
 #include "train/agreement.h"
 #include "train/evaluation_hooks.h"
+#include "train/run/auto_precision.h"
 #include "train/run/bad_samples.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
@@ -97,12 +98,14 @@ void require_valid_split(const data::DataSplits& data, const char* key) {
 
 Session::Session(LoadedConfig loaded, Collective* group)
     : data(data::make_data(loaded.config.data)), loaded_(std::move(loaded)), group_(group) {
+  settle();
   build_or_explain();
   add_configured_hooks();
 }
 
 Session::Session(LoadedConfig loaded, data::DataSplits given)
     : data(std::move(given)), loaded_(std::move(loaded)), trains_(false) {
+  settle();
   build_or_explain();
 }
 
@@ -120,6 +123,11 @@ void Session::restart() {
   loss_scale_now = {};
   grad_norm = -1;
   build_or_explain();
+}
+
+void Session::settle() {
+  device_ = device_of_run(loaded_.config.device);
+  precision_reason_ = settle_precision(loaded_, device_);
 }
 
 void Session::build_or_explain() {
@@ -141,7 +149,6 @@ void Session::build() {
   if (trains_) plan = make_plan(config.train, data);
   task = config.task.make(data);
   const models::InputInfo input = task->input_info();
-  device_ = device_of_run(config.device);
   if (group_ != nullptr && trains_) require_same_run(*group_, config, loaded_.resolved, device_);
   require_model_fits(config, input, trains_, memory_budget(device_).bytes());
   model = config.model.make(input);

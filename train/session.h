@@ -109,6 +109,8 @@ class HEARTH_API Session {
   const Json& resolved() const { return loaded_.resolved; }
   /// Where the run computes.
   Device device() const { return device_; }
+  /// Why the level of precision is what it is where the configuration says "auto"; else empty.
+  const std::string& precision_reason() const { return precision_reason_; }
   /// The low-precision type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
   /// Sets what is one switch for the process, deterministic mode, repeatability and TF32, as this run's configuration
@@ -189,6 +191,8 @@ class HEARTH_API Session {
   State training_state;
 
  private:
+  /// Finds the device, and with it what the configuration leaves open.
+  void settle();
   void build_or_explain();
   void build();
   void prepare_training();
@@ -197,6 +201,7 @@ class HEARTH_API Session {
   void read_loss_scale();
 
   LoadedConfig loaded_;
+  std::string precision_reason_;
   Collective* group_ = nullptr;
   bool trains_ = true;
   std::optional<Json> data_fingerprint_;

@@ -9,6 +9,8 @@
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "core/tf32.h"
+#include "ops/matmul/amx.h"
+#include "ops/onednn/onednn.h"
 #include "ops/repeatable.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
@@ -51,6 +53,9 @@ TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
       {R"({"level": "O0", "dtype": "f32", "loss_scale": "dynamic"})", {"f32", "leave loss_scale out"}},
       {R"({"level": "O1", "dtype": "f16", "loss_scale": 8, "growth_steps": 5})", {"growth_steps", "dynamic"}},
       {R"({"level": "O1", "dtype": "bf16", "growth_steps": 5})", {"growth_steps", "f16"}},
+      {R"({"level": "auto", "dtype": "bf16"})", {"level auto chooses the dtype", "leave dtype"}},
+      {R"({"level": "auto", "loss_scale": 8})", {"leave dtype, loss_scale"}},
+      {R"({"level": "automatic"})", {"automatic", "auto"}},
   };
   for (const Refused& refused : cases) {
     const std::string path = folder / "run.json";
@@ -62,6 +67,55 @@ TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
     EXPECT_PRED2(contains, result.err, "/precision");
     for (const std::string& part : refused.parts) EXPECT_PRED2(contains, result.err, part) << refused.precision;
   }
+}
+
+/// The session of a run in level auto.
+std::unique_ptr<Session> auto_session(const test::TempDir& folder, const std::string& model) {
+  return PrecisionRun{.model = model}.session(folder, {R"(precision={"level": "auto"})"});
+}
+
+struct Settled {
+  const char *level, *dtype, *reason;
+};
+
+void expect_settled(const Session& session, const Settled& expected) {
+  EXPECT_STREQ(name_of(session.config().precision.level), expected.level);
+  EXPECT_STREQ(name_of(session.config().precision.dtype), expected.dtype);
+  EXPECT_EQ(session.resolved().at("precision").at("level").as_string(), expected.level);
+  EXPECT_EQ(session.resolved().at("precision").at("dtype").as_string(), expected.dtype);
+  EXPECT_PRED2(contains, session.precision_reason(), expected.reason);
+  EXPECT_EQ(session.autocast().has_value(), std::string(expected.dtype) == "bf16");
+}
+
+TEST(AutoPrecision, TakesBf16WhereItIsMultipliedAndKnownToBeAccurate) {
+  const test::TempDir folder;
+  const bool here = cpu::dnn::has_hardware_bf16() || cpu::amx::unsupported().empty();
+  expect_settled(*auto_session(folder, test::small_resnet),
+                 here ? Settled{"O2", "bf16", "in hardware"} : Settled{"O0", "f32", "nothing here multiplies bf16"});
+  const cpu::amx::EmulateTiles emulate;
+  expect_settled(*auto_session(folder, test::small_resnet), {"O2", "bf16", "in hardware"});
+  expect_settled(*auto_session(folder, test::small_mlp), {"O0", "f32", "accuracy of model \"mlp\""});
+  const auto session = auto_session(folder, test::small_resnet);
+  EXPECT_NO_THROW(take_steps(*session, 0, 2, -1, -1, eager(*session)));
+  session->restart();
+  expect_settled(*session, {"O2", "bf16", "in hardware"});
+}
+
+TEST(AutoPrecision, IsSaidSavedAndResumed) {
+  const test::TempDir folder;
+  std::ofstream(folder / "run.json") << R"({"model": )" << test::small_mlp << R"(, "data": {"type": "digits"},
+      "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"epochs": 1}, "precision": {"level": "auto"}})";
+  const auto train = [&](const char* epochs) {
+    return test::run_program({test::hearth_program(), "train", "run.json", "--out", "run", "--epochs", epochs},
+                             folder.path());
+  };
+  const ProgramResult first = train("1");
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_PRED2(contains, first.out + first.err, "precision O0 f32 (auto: ");
+  EXPECT_EQ(read_json(folder / "run/config.json").at("precision").at("level").as_string(), "O0");
+  const ProgramResult second = train("2");
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_PRED2(contains, second.out + second.err, "from ");
 }
 
 class ScaledRun : public testing::TestWithParam<std::tuple<const char*, const char*>> {

@@ -10,7 +10,7 @@
 namespace hearth::train {
 
 const char* name_of(PrecisionLevel level) {
-  constexpr const char* names[] = {"O0", "O1", "O2"};
+  constexpr const char* names[] = {"O0", "O1", "O2", "auto"};
   return names[static_cast<std::size_t>(level)];
 }
 
@@ -24,13 +24,16 @@ DType PrecisionOptions::type() const { return dtype == ComputeType::tf32 ? DType
 void describe(Fields<PrecisionOptions>& f) {
   f.choice(
       "level", &PrecisionOptions::level,
-      {{"O0", PrecisionLevel::O0}, {"O1", PrecisionLevel::O1}, {"O2", PrecisionLevel::O2}},
+      {{"O0", PrecisionLevel::O0},
+       {"O1", PrecisionLevel::O1},
+       {"O2", PrecisionLevel::O2},
+       {"auto", PrecisionLevel::automatic}},
       "O0: everything in `dtype` f32. O1: convolutions and matrix products in the low-precision `dtype`, the rest as "
-      "each "
-      "operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights have low "
-      "precision "
-      "too, except those of norms; updates act on f32 values, which are what is saved. With tf32 level O1 keeps all in "
-      "f32.");
+      "each operation needs; weights, their updates, statistics and losses stay f32. O2: the model's weights have low "
+      "precision too, except those of norms; updates act on f32 values, which are what is saved. With tf32 level O1 "
+      "keeps all in f32. auto, without a `dtype`: O2 with bf16 where the device multiplies bf16 in hardware and the "
+      "model is one that docs/precision.md shows to lose no accuracy by it, else O0; the run's config.json has what it "
+      "came to.");
   f.choice(
       "dtype", &PrecisionOptions::dtype,
       {{"f32", ComputeType::f32}, {"tf32", ComputeType::tf32}, {"bf16", ComputeType::bf16}, {"f16", ComputeType::f16}},
@@ -44,6 +47,10 @@ void describe(Fields<PrecisionOptions>& f) {
             "Updates without overflow after which a dynamic loss scale doubles. null: 2000.");
   f.rule([](const PrecisionOptions& o) -> std::string {
     const std::string type = name_of(o.dtype);
+    if (o.level == PrecisionLevel::automatic)
+      return o.dtype != ComputeType::f32 || o.loss_scale || o.growth_steps
+                 ? "level auto chooses the dtype; leave dtype, loss_scale and growth_steps out, or name a level"
+                 : "";
     if (o.level == PrecisionLevel::O0 && o.dtype != ComputeType::f32)
       return join_text("level O0 computes in f32; use level O1", o.dtype == ComputeType::tf32 ? "" : " or O2", " for ",
                        type);

@@ -19,7 +19,8 @@
 
 namespace hearth::train {
 
-enum class PrecisionLevel : std::uint8_t { O0, O1, O2 };
+/// `automatic` stands in configurations only: a session settles it (settle_precision).
+enum class PrecisionLevel : std::uint8_t { O0, O1, O2, automatic };
 /// What activations are held in, and how f32 is multiplied.
 enum class ComputeType : std::uint8_t { f32, tf32, bf16, f16 };
 /// "O0"; "f32".
