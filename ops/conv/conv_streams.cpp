@@ -16,7 +16,8 @@
 #include <algorithm>
 
 #include "core/cpu/parallel.h"
-#include "ops/matmul/amx_product.h"
+#include "ops/matmul/amx.h"
+#include "ops/matmul/amx_copies.h"
 #include "ops/scratch.h"
 
 namespace hearth::kernels {
@@ -181,7 +182,7 @@ void sum_image(const Streams& s, const bf16* copy, int64_t image, int64_t first_
       square.store(sums);
       bf16* to[32];
       result.find(s, first, to);
-      amx::copies().store_square(sums, s.bias == nullptr ? nullptr : s.bias + output, outputs, to);
+      amx::store_square(sums, s.bias == nullptr ? nullptr : s.bias + output, outputs, to);
     }
   }
 }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/half.h"
+
 namespace hearth::cpu::amx {
 
 /// Why bf16 products on tiles cannot be used in this process, or empty: an absent instruction, a system that does not
@@ -104,5 +106,48 @@ class Tiles {
 #else
 using Tiles = EmulatedTiles;
 #endif
+
+constexpr std::int64_t tile_values = 512;  ///< of bf16
+
+/// The four tiles of sums of a square of 32, and two tiles of each operand, a part of one step.
+template <class TileUnit>
+struct Square {
+  TileUnit tiles;
+
+  void clear() {
+    tiles.template clear<0>();
+    tiles.template clear<1>();
+    tiles.template clear<2>();
+    tiles.template clear<3>();
+  }
+  void load(const float* c) {
+    tiles.template load<0>(c, 64);
+    tiles.template load<1>(c + 256, 64);
+    tiles.template load<2>(c + 512, 64);
+    tiles.template load<3>(c + 768, 64);
+  }
+  void store(float* c) {
+    tiles.template store<0>(c, 64);
+    tiles.template store<1>(c + 256, 64);
+    tiles.template store<2>(c + 512, 64);
+    tiles.template store<3>(c + 768, 64);
+  }
+  /// Rows lie `row` values apart.
+  void load_a(const bf16* x, std::int64_t row = 32) {
+    tiles.template load<4>(x, 2 * row);
+    tiles.template load<5>(x + 16 * row, 2 * row);
+  }
+  void load_b(const bf16* w) { load_b(w, w + tile_values); }
+  void load_b(const bf16* first, const bf16* second) {
+    tiles.template load<6>(first, 64);
+    tiles.template load<7>(second, 64);
+  }
+  void multiply() {
+    tiles.template multiply<0, 4, 6>();
+    tiles.template multiply<1, 4, 7>();
+    tiles.template multiply<2, 5, 6>();
+    tiles.template multiply<3, 5, 7>();
+  }
+};
 
 }  // namespace hearth::cpu::amx

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include "ops/matmul/amx.h"
-
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HEARTH_AMX_VECTORS 1
 #include <immintrin.h>
@@ -72,7 +70,8 @@ void store(const float* sums, const float* bias, bool accumulate, std::int64_t c
   }
 }
 
-void store_square(const float* sums, const float* bias, std::int64_t count, bf16* const* rows) {
+template <class T>
+void store_square(const float* sums, const float* bias, std::int64_t count, T* const* rows) {
   for (std::int64_t row = 0; row < 32; ++row) {
     if (rows[row] == nullptr) continue;
     const float* const from = sums + row / 16 * 512 + row % 16 * 16;
@@ -81,8 +80,8 @@ void store_square(const float* sums, const float* bias, std::int64_t count, bf16
   }
 }
 
-constexpr Copies copies{copy_rows<bf16>, copy_rows<float>, copy_pairs<bf16>, copy_pairs<float>, transpose, add,
-                        store<bf16>,     store<float>,     store_square};
+constexpr Copies copies{copy_rows<bf16>, copy_rows<float>, copy_pairs<bf16>,   copy_pairs<float>,  transpose, add,
+                        store<bf16>,     store<float>,     store_square<bf16>, store_square<float>};
 
 }  // namespace plain
 
@@ -253,9 +252,10 @@ void store(const float* sums, const float* bias, bool accumulate, std::int64_t c
   }
 }
 
-void store_square(const float* sums, const float* bias, std::int64_t count, bf16* const* rows) {
+template <class T>
+void store_square(const float* sums, const float* bias, std::int64_t count, T* const* rows) {
   const __mmask16 first = mask_of(count, 0), second = mask_of(count, 16);
-  const __mmask32 mask = static_cast<__mmask32>(first) | static_cast<__mmask32>(second) << 16;
+  [[maybe_unused]] const __mmask32 mask = static_cast<__mmask32>(first) | static_cast<__mmask32>(second) << 16;
   const __m512 low_bias = bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(first, bias);
   const __m512 high_bias = bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(second, bias + 16);
   for (std::int64_t row = 0; row < 32; ++row) {
@@ -263,15 +263,20 @@ void store_square(const float* sums, const float* bias, std::int64_t count, bf16
     const float* const from = sums + row / 16 * 512 + row % 16 * 16;
     const __m512 low = _mm512_add_ps(_mm512_load_ps(from), low_bias);
     const __m512 high = _mm512_add_ps(_mm512_load_ps(from + 256), high_bias);
-    _mm512_mask_storeu_epi16(rows[row], mask, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+    if constexpr (std::is_same_v<T, float>) {
+      _mm512_mask_storeu_ps(rows[row], first, low);
+      _mm512_mask_storeu_ps(rows[row] + 16, second, high);
+    } else {
+      _mm512_mask_storeu_epi16(rows[row], mask, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+    }
   }
 }
 
 #pragma GCC diagnostic pop
 #pragma GCC pop_options
 
-constexpr Copies copies{copy_rows<bf16>, copy_rows<float>, copy_pairs<bf16>, copy_pairs<float>, transpose, add,
-                        store<bf16>,     store<float>,     store_square};
+constexpr Copies copies{copy_rows<bf16>, copy_rows<float>, copy_pairs<bf16>,   copy_pairs<float>,  transpose, add,
+                        store<bf16>,     store<float>,     store_square<bf16>, store_square<float>};
 
 }  // namespace vectors
 

@@ -2,16 +2,15 @@
 // Copies of values into matrix tiles and of sums out of them. For kernel sources of the CPU only.
 //
 // A tile is 16 rows of 32 bf16 values, 64-byte aligned. f32 values become one of bf16, rounded, or three whose sum they
-// are but for 2^-27 (amx_product.h).
+// are but for 2^-27 (matmul_amx.cpp).
 #pragma once
 
 #include <cstdint>
 
 #include "core/half.h"
+#include "ops/matmul/amx.h"
 
 namespace hearth::cpu::amx {
-
-constexpr std::int64_t tile_values = 512;
 
 /// Tiles of the parts of f32 values; bf16 values have one part.
 struct Parts {
@@ -38,7 +37,8 @@ struct Copies {
   void (*store_f32)(const float* sums, const float* bias, bool accumulate, std::int64_t count, float* to);
   /// Stores `count` columns, at most 32, of four tiles of sums, rows 0 to 15 first, each row where `rows` says; none
   /// where that is null.
-  void (*store_square)(const float* sums, const float* bias, std::int64_t count, bf16* const* rows);
+  void (*store_square_bf16)(const float* sums, const float* bias, std::int64_t count, bf16* const* rows);
+  void (*store_square_f32)(const float* sums, const float* bias, std::int64_t count, float* const* rows);
 };
 
 /// AVX-512 with conversions to bf16 where processor and build have it, else plain C++.
@@ -61,6 +61,12 @@ inline void store_row(const float* sums, const float* bias, bool accumulate, std
 }
 inline void store_row(const float* sums, const float* bias, bool accumulate, std::int64_t count, float* to) {
   copies().store_f32(sums, bias, accumulate, count, to);
+}
+inline void store_square(const float* sums, const float* bias, std::int64_t count, bf16* const* rows) {
+  copies().store_square_bf16(sums, bias, count, rows);
+}
+inline void store_square(const float* sums, const float* bias, std::int64_t count, float* const* rows) {
+  copies().store_square_f32(sums, bias, count, rows);
 }
 
 }  // namespace hearth::cpu::amx

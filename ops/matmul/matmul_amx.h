@@ -9,7 +9,7 @@
 namespace hearth::cpu {
 
 /// Empty if the tiles take the problem: bf16, bf16 beside f32, which is rounded, or f32, to the accuracy of f32 (see
-/// amx_product.h); else the reason why not.
+/// matmul_amx.cpp); else the reason why not.
 std::string amx_unsupported(const MatmulProblem& problem);
 /// Why another implementation is faster, or empty.
 std::string amx_slower(const MatmulProblem& problem);

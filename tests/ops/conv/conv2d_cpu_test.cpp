@@ -134,8 +134,10 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
 
 TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
   const cpu::amx::EmulateTiles emulate;
-  Runs runs = check_shapes(tile_shapes(), {DType::bf16, DType::bf16});
-  for (const Pass pass : all_passes) EXPECT_GT(runs["amx"][pass], 0);
+  for (const DType weights : {DType::f32, DType::bf16}) {
+    Runs runs = check_shapes(tile_shapes(), {DType::bf16, weights});
+    for (const Pass pass : all_passes) EXPECT_GT(runs["amx"][pass], 0);
+  }
 }
 
 // Images of which a task copies some rows, and small ones of which it copies several.
@@ -143,7 +145,7 @@ TEST_F(Conv2dCpu, TilesCutImagesAlikeForAnyThreadCount) {
   const cpu::amx::EmulateTiles emulate;
   for (const ConvShape& s : {shape(2, 40, 57, 128, 32, 3, 3, 1, 1), shape(1, 79, 60, 96, 64, 3, 3, 2, 1),
                              uneven(shape(1, 45, 90, 64, 32, 5, 3, 2, 1), 21), shape(13, 7, 7, 32, 96, 3, 3, 1, 1)})
-    for (const Pass pass : {Pass::forward, Pass::backward_data}) {
+    for (const Pass pass : all_passes) {
       const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16, .weights = DType::bf16};
       const Operands operands(problem);
       expect_near(run(kernels::conv2d_amx, problem, operands).main, plain_loops(problem, operands).main, 2e-5,
@@ -256,8 +258,6 @@ TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {
     EXPECT_TRUE(takes(kernels::conv2d_amx, small, pass));
     EXPECT_EQ(takes(kernels::conv2d_amx, shape(32, 8, 8, 128, 128, 1, 1, 2, 0), pass), !cpu::dnn::available());
   }
-  EXPECT_EQ(takes(kernels::conv2d_amx, shape(32, 8, 8, 64, 64, 3, 3, 1, 1), Pass::backward_weights),
-            !cpu::dnn::available());
 }
 
 // Every distinct convolution of ResNet-18 and -50 for square images.
