@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images are copied with their padding, one pixel after the other, so that the pixels that one tap reads for successive
 // results are successive too: a tile of 16 results and 32 channels is then 16 rows of memory, and the next tap the same
-// tile at another place. Reference: conv2d_cpu.cpp.
+// tile at another position. Reference: conv2d_cpu.cpp.
 //
 // Where the pixels that a tap reads are `stride` apart (forward), the copy holds each residue of the position apart (a
 // phase); where only results of one residue read through a tap (data gradient), each residue is summed apart. So in
