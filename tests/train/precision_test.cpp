@@ -113,6 +113,10 @@ TEST(AutoPrecision, IsSaidSavedAndResumed) {
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_PRED2(contains, first.out + first.err, "precision O0 f32 (auto: ");
   EXPECT_EQ(read_json(folder / "run/config.json").at("precision").at("level").as_string(), "O0");
+  const ProgramResult summary =
+      test::run_program({test::hearth_program(), "summary", "run.json", "--precision"}, folder.path());
+  EXPECT_PRED2(contains, summary.out, "precision O0 f32 (auto: ");
+  EXPECT_PRED2(contains, summary.out, "low_precision  f32");
   const ProgramResult second = train("2");
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_PRED2(contains, second.out + second.err, "from ");

@@ -239,11 +239,12 @@ int precision_command(const Arguments& arguments) {
   if (wanted != session.device())
     std::cout << wanted << " is not here; these are the ops and types of " << session.device()
               << ", which normalises images before a step and knows no tf32\n\n";
-  std::cout << std::left << std::setw(28) << "layer" << std::setw(18) << "op" << std::setw(9) << "policy"
+  std::cout << "precision " << precision_text(session) << "\n\n"
+            << std::left << std::setw(28) << "layer" << std::setw(18) << "op" << std::setw(15) << "policy"
             << std::setw(9) << "runs in" << std::setw(7) << "gives"
             << "reads\n";
   for (const OpPrecision& row : rows)
-    std::cout << std::setw(28) << row.layer << std::setw(18) << row.op << std::setw(9) << row.policy << std::setw(9)
+    std::cout << std::setw(28) << row.layer << std::setw(18) << row.op << std::setw(15) << row.policy << std::setw(9)
               << row.runs_in << std::setw(7) << row.gives << text_of(row.reads) << "\n";
   return 0;
 }

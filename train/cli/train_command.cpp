@@ -14,6 +14,7 @@
 #include "core/io/printable.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
+#include "train/report/precision_report.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
 #include "train/trainer.h"
@@ -47,9 +48,7 @@ void print_plan(const Session& session, const std::string& folder, const std::st
   print_line("model     ", config.model.type(), ", ", session.model->parameter_count(), " parameters");
   print_line("data      ", config.data.type(), ", ", session.data.train->size(), " training ",
              session.task->describe());
-  print_line("precision ", name_of(config.precision.level), " ", name_of(config.precision.dtype),
-             session.precision_reason().empty() ? "" : join_text(" (auto: ", session.precision_reason(), ")"),
-             config.train.deterministic ? ", deterministic" : "");
+  print_line("precision ", precision_text(session), config.train.deterministic ? ", deterministic" : "");
   print_line("plan      ", session.plan.total_steps, " steps of ", config.train.batch_size,
              config.train.accumulate > 1 ? join_text(" x ", config.train.accumulate) : "", ", ",
              session.plan.steps_per_epoch, " an epoch");

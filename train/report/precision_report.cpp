@@ -67,4 +67,10 @@ std::vector<OpPrecision> precision_of_ops(Session& session) {
   return collector.rows;
 }
 
+std::string precision_text(const Session& session) {
+  const PrecisionOptions& precision = session.config().precision;
+  const std::string text = join_text(name_of(precision.level), " ", name_of(precision.dtype));
+  return session.precision_reason().empty() ? text : join_text(text, " (auto: ", session.precision_reason(), ")");
+}
+
 }  // namespace hearth::train

@@ -25,4 +25,7 @@ struct OpPrecision {
 /// they are on the session's device. The session is of no use for training afterwards.
 std::vector<OpPrecision> precision_of_ops(Session& session);
 
+/// The run's level and type, and why, where the configuration left them open: "O0 f32 (auto: ...)".
+std::string precision_text(const Session& session);
+
 }  // namespace hearth::train
