@@ -8,6 +8,8 @@
 #include "core/cpu/parallel.h"
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
+#include "core/profiler.h"
+#include "core/profiler_spans.h"
 #include "core/tf32.h"
 #include "ops/matmul/amx.h"
 #include "ops/onednn/onednn.h"
@@ -99,6 +101,23 @@ TEST(AutoPrecision, TakesBf16WhereItIsMultipliedAndKnownToBeAccurate) {
   EXPECT_NO_THROW(take_steps(*session, 0, 2, -1, -1, eager(*session)));
   session->restart();
   expect_settled(*session, {"O2", "bf16", "in hardware"});
+}
+
+TEST(AutoPrecision, ConvolutionsOfAStepRunOnTiles) {
+  const test::TempDir folder;
+  const cpu::amx::EmulateTiles emulate;
+  const auto session = auto_session(folder, R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 32})");
+  profiler::start();
+  take_steps(*session, 0, 1, -1, -1, eager(*session));
+  profiler::stop();
+  std::map<std::string, int> calls;
+  for (const profiler::Span& span : profiler::spans())
+    if (std::string(span.name).starts_with("conv2d:")) ++calls[span.name];
+  // Both convolutions of both blocks, and the 1x1 beside one of them, in three passes; the first layer has two.
+  EXPECT_EQ(calls["conv2d:amx"], 12);
+  EXPECT_EQ(calls["conv2d:matmul"], 3);
+  EXPECT_EQ(calls["conv2d:im2col"] + calls["conv2d:onednn"] + calls["conv2d:unfolded"], 2);
+  EXPECT_LE(calls.size(), 5u);
 }
 
 TEST(AutoPrecision, IsSaidSavedAndResumed) {
