@@ -52,6 +52,11 @@ class Run:
             return json.load(file)
 
 
+def model_type(config):
+    with open(config) as file:
+        return json.load(file)["model"]["type"]
+
+
 def add_arguments(parser, root, out):
     parser.add_argument("--program", default=os.path.join(root, "build/release/hearth"))
     parser.add_argument("--out", default=out)

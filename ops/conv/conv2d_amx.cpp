@@ -25,8 +25,11 @@ std::string unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (problem.activations != DType::bf16) return join_text("images of ", problem.activations, ", not bf16");
   if (s.groups != 1) return join_text(s.groups, " groups");
-  const std::int64_t channels = problem.pass == Pass::backward_data ? s.k : s.c;
-  if (channels % 32 != 0) return join_text(channels, " channels side by side, not a multiple of 32");
+  if (problem.pass == Pass::backward_data) {
+    if (s.k % 32 != 0) return join_text(s.k, " filters, not a multiple of 32");
+  } else if (std::string reason = StreamImages::unsupported(s); !reason.empty()) {
+    return reason;
+  }
   return cpu::amx::unsupported();
 }
 

@@ -79,8 +79,8 @@ struct Step {
 /// What a pass reads and makes.
 struct Streams {
   Axis h, w;
-  int64_t channels = 0, outputs = 0;
-  const bf16* source = nullptr;
+  int64_t channels = 0, depth = 0, outputs = 0;  ///< depth: of the channels, those that are not zeros
+  StreamImages source;
   const float* bias = nullptr;
   bf16* result = nullptr;
   // How it is cut.
@@ -123,21 +123,13 @@ void list_steps(const Streams& streams, const AxisPlan& h, const AxisPlan& w, St
 /// Copies what results of `rows` rows of each phase read, from row `first` of phases on, and zeros for the padding.
 void copy_image(const Streams& s, int64_t image, int64_t first, bf16* to) {
   const int64_t pitch = s.pitch(), copied_rows = s.rows + s.h.reach;
-  const bf16* const from = s.source + image * s.h.source * s.w.source * s.channels;
   for (int64_t phase = 0; phase < s.phases(); ++phase) {
     if (!s.is_read[phase]) continue;
-    const int64_t left = phase % s.w.source_phases - s.w.shift;
+    bf16* pixel = to + phase * s.phase_pixels() * s.channels;
     for (int64_t i = 0; i < copied_rows; ++i) {
       const int64_t y = (first + i) * s.h.source_phases + phase / s.w.source_phases - s.h.shift;
-      bf16* const row = to + (phase * s.phase_pixels() + i * pitch) * s.channels;
-      for (int64_t j = 0; j < pitch; ++j) {
-        const int64_t x = j * s.w.source_phases + left;
-        bf16* const pixel = row + j * s.channels;
-        if (y < 0 || y >= s.h.source || x < 0 || x >= s.w.source)
-          std::fill_n(pixel, s.channels, bf16());
-        else
-          std::copy_n(from + (y * s.w.source + x) * s.channels, s.channels, pixel);
-      }
+      for (int64_t j = 0; j < pitch; ++j, pixel += s.channels)
+        s.source.copy(image, y, j * s.w.source_phases + phase % s.w.source_phases - s.w.shift, pixel);
     }
   }
   std::fill_n(to + s.phases() * s.phase_pixels() * s.channels, 32 * s.channels, bf16());
@@ -204,29 +196,38 @@ void sum_all(const Streams& s) {
   });
 }
 
-/// Filters [k, taps, c] in tiles: outputs are the columns, k forward and c for the data gradient.
+/// Filters [k, taps, depth] in tiles of which they are the columns.
 template <class W>
-void copy_filters(const ConvShape& shape, bool backward, const W* filters, const Streams& s, bf16* to) {
-  const int64_t taps = shape.r * shape.s, steps = s.channels / 32;
+void copy_filters(const W* filters, const Streams& s, bf16* to) {
+  const int64_t taps = s.h.taps * s.w.taps, steps = s.channels / 32;
+  cpu::parallel_chunks((s.outputs + 31) / 32 * taps, [&](int64_t task) {
+    const int64_t first = task / taps * 32, tap = task % taps;
+    bf16* tiles = to + task * steps * 2 * amx::tile_values;
+    for (int64_t channel = 0; channel < s.channels; channel += 32, tiles += 2 * amx::tile_values)
+      for (int64_t half = 0; half < 2; ++half) {
+        const W* rows[16];
+        for (int64_t i = 0; i < 16; ++i) {
+          const int64_t filter = first + 16 * half + i;
+          rows[i] = filter < s.outputs ? filters + (filter * taps + tap) * s.depth + channel : nullptr;
+        }
+        bf16* const tile = tiles + half * amx::tile_values;
+        amx::copy_rows(rows, std::min<int64_t>(32, s.depth - channel), {tile, 1, 0});
+        amx::copies().transpose(tile);
+      }
+  });
+}
+
+/// Filters [channels, taps, outputs] in tiles of which they are the rows.
+template <class W>
+void copy_filter_rows(const W* filters, const Streams& s, bf16* to) {
+  const int64_t taps = s.h.taps * s.w.taps, steps = s.channels / 32;
   cpu::parallel_chunks((s.outputs + 31) / 32 * taps, [&](int64_t task) {
     const int64_t output = task / taps * 32, tap = task % taps;
     bf16* tiles = to + task * steps * 2 * amx::tile_values;
     for (int64_t channel = 0; channel < s.channels; channel += 32, tiles += 2 * amx::tile_values) {
       const W* rows[32];
-      for (int64_t i = 0; i < 32; ++i) {
-        const int64_t filter = backward ? channel + i : output + i;
-        rows[i] =
-            filter < shape.k ? filters + (filter * taps + tap) * shape.c + (backward ? output : channel) : nullptr;
-      }
-      if (backward) {
-        amx::copy_pairs(rows, std::min<int64_t>(32, s.outputs - output), {tiles, 1, 0});
-        continue;
-      }
-      for (int64_t half = 0; half < 2; ++half) {
-        bf16* const tile = tiles + half * amx::tile_values;
-        amx::copy_rows(rows + 16 * half, 32, {tile, 1, 0});
-        amx::copies().transpose(tile);
-      }
+      for (int64_t i = 0; i < 32; ++i) rows[i] = filters + ((channel + i) * taps + tap) * s.outputs + output;
+      amx::copy_pairs(rows, std::min<int64_t>(32, s.outputs - output), {tiles, 1, 0});
     }
   });
 }
@@ -242,18 +243,19 @@ void cut(Streams& s) {
   while (s.of_task > 1 && (s.images + s.of_task - 1) / s.of_task < wanted) s.of_task = (s.of_task + 1) / 2;
 }
 
-}  // namespace
-
-void convolve_on_tiles(const ConvProblem& problem, const Conv2dOperands& o) {
-  const ConvShape& shape = problem.shape;
+/// The streams of a pass without its filters.
+Streams plan(const ConvProblem& problem, const Conv2dOperands& o, cpu::Scratch& scratch) {
   const bool backward = problem.pass == Pass::backward_data;
-  cpu::Scratch scratch;
-  const AxisPlan h = plan_axis({backward ? shape.p : shape.h, backward ? shape.h : shape.p, shape.r},
+  // The data gradient reads dy as images of which every pixel is stored as it is seen.
+  ConvShape stored = problem.shape;
+  if (backward) stored.h = stored.p, stored.w = stored.q, stored.c = stored.k;
+  const StreamImages source(stored, (backward ? o.y : o.x).data<bf16>());
+  const ConvShape shape = backward ? problem.shape : source.shape();
+  const AxisPlan h = plan_axis({stored.h, backward ? shape.h : shape.p, shape.r},
                                {shape.stride_h, shape.pad_h, shape.dilation_h}, backward, scratch);
-  const AxisPlan w = plan_axis({backward ? shape.q : shape.w, backward ? shape.w : shape.q, shape.s},
+  const AxisPlan w = plan_axis({source.shape().w, backward ? shape.w : shape.q, shape.s},
                                {shape.stride_w, shape.pad_w, shape.dilation_w}, backward, scratch);
-  Streams s{h.axis, w.axis, backward ? shape.k : shape.c, backward ? shape.c : shape.k};
-  s.source = (backward ? o.y : o.x).data<bf16>();
+  Streams s{h.axis, w.axis, source.channels(), source.depth(), backward ? shape.c : shape.k, source};
   s.result = (backward ? o.x : o.y).data<bf16>();
   s.bias = !backward && o.b.defined() ? o.b.data<float>() : nullptr;
   s.images = shape.n;
@@ -263,13 +265,24 @@ void convolve_on_tiles(const ConvProblem& problem, const Conv2dOperands& o) {
   auto* const is_read = scratch.take<bool>(s.phases());
   list_steps(s, h, w, steps, ends, is_read);
   s.steps = steps, s.ends = ends, s.is_read = is_read;
+  return s;
+}
+
+template <class W>
+void convolve(const ConvProblem& problem, const Conv2dOperands& o) {
+  cpu::Scratch scratch;
+  Streams s = plan(problem, o, scratch);
   auto* const tiles = scratch.take<bf16>((s.outputs + 31) / 32 * s.steps_of_filters() * 2 * amx::tile_values);
-  if (problem.weights == DType::f32)
-    copy_filters(shape, backward, o.w.data<float>(), s, tiles);
-  else
-    copy_filters(shape, backward, o.w.data<bf16>(), s, tiles);
+  const W* const filters = o.w.data<W>();
+  problem.pass == Pass::forward ? copy_filters(filters, s, tiles) : copy_filter_rows(filters, s, tiles);
   s.filters = tiles;
   sum_all(s);
+}
+
+}  // namespace
+
+void convolve_on_tiles(const ConvProblem& problem, const Conv2dOperands& operands) {
+  (problem.weights == DType::f32 ? convolve<float> : convolve<bf16>)(problem, operands);
 }
 
 }  // namespace hearth::kernels

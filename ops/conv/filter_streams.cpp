@@ -25,11 +25,12 @@ using std::int64_t;
 
 /// Streams of one chunk of images and their copies.
 struct Chunk {
-  ConvShape shape;
+  StreamImages images;
+  ConvShape shape;       ///< as the streams see it
   int64_t pitch = 0;     ///< pixels from row to row, in dy and in each phase of x
   int64_t dy_steps = 0;  ///< of 32 pixels, of an image
   int64_t x_blocks = 0;  ///< likewise, of a phase
-  const bf16 *x = nullptr, *dy = nullptr;
+  const bf16* dy = nullptr;
   bf16 *x_pairs = nullptr, *dy_tiles = nullptr;
   int64_t room = 1;  ///< images at most
   int64_t first = 0, count = 0;
@@ -62,9 +63,10 @@ bool is_read(const Chunk& s, int64_t copy) {
   return false;
 }
 
-Chunk plan(const ConvShape& shape) {
+Chunk plan(const StreamImages& images) {
   constexpr int64_t bytes = 3 << 20;
-  Chunk s{shape};
+  const ConvShape& shape = images.shape();
+  Chunk s{images, shape};
   s.pitch = shape.q + (shape.s - 1) * shape.dilation_w / shape.stride_w;
   s.dy_steps = (shape.p * s.pitch + 31) / 32;
   const int64_t farthest = (shape.r - 1) * shape.dilation_h / shape.stride_h * s.pitch + s.pitch;
@@ -103,16 +105,21 @@ void copy_dy(const Chunk& s, int64_t image, int64_t step) {
 
 void copy_x(const Chunk& s, int64_t image, int64_t copy, int64_t block) {
   const ConvShape& shape = s.shape;
-  const int64_t phase_h = copy / 2 / shape.stride_w, phase_w = copy / 2 % shape.stride_w;
-  const bf16* const from = s.x + (s.first + image) * shape.h * shape.w * shape.c;
+  const int64_t first = block * 32 + copy % 2;
+  cpu::Scratch scratch;
+  bf16* const folded = s.images.is_folded() ? scratch.take<bf16>(32 * shape.c) : nullptr;
   const auto pixel = [&](int64_t t) -> const bf16* {
-    const int64_t y = t / s.pitch * shape.stride_h + phase_h - shape.pad_h;
-    const int64_t x = t % s.pitch * shape.stride_w + phase_w - shape.pad_w;
-    return y >= 0 && y < shape.h && x >= 0 && x < shape.w ? from + (y * shape.w + x) * shape.c : nullptr;
+    const int64_t y = t / s.pitch * shape.stride_h + copy / 2 / shape.stride_w - shape.pad_h;
+    const int64_t x = t % s.pitch * shape.stride_w + copy / 2 % shape.stride_w - shape.pad_w;
+    return folded == nullptr ? s.images.at(s.first + image, y, x) : folded + (t - first) * shape.c;
   };
+  if (folded != nullptr)
+    for (int64_t t = first; t < first + 32; ++t)
+      s.images.copy(s.first + image, t / s.pitch * shape.stride_h + copy / 2 - shape.pad_h, t % s.pitch,
+                    folded + (t - first) * shape.c);
   alignas(64) bf16 tiles[2 * amx::tile_values];
   for (int64_t c = 0; c < shape.c; c += 32) {
-    copy_block(pixel, block * 32 + copy % 2, shape.c, c, tiles);
+    copy_block(pixel, first, shape.c, c, tiles);
     bf16* const to =
         s.x_pairs + (copy * shape.c / 16 + c / 16) * s.x_group() + (image * s.x_blocks + block) * amx::tile_values;
     std::copy_n(tiles, amx::tile_values, to);
@@ -151,9 +158,11 @@ void sum_square(const Chunk& s, int64_t k, int64_t c, int64_t tap, bool add, flo
 }  // namespace
 
 template <class W>
-void filter_gradient_on_tiles(const ConvShape& shape, const bf16* x, const bf16* dy, W* dw) {
-  Chunk s = plan(shape);
-  s.x = x, s.dy = dy;
+void filter_gradient_on_tiles(const ConvShape& stored, const bf16* x, const bf16* dy, W* dw) {
+  Chunk s = plan(StreamImages(stored, x));
+  s.dy = dy;
+  const ConvShape& shape = s.shape;
+  const int64_t depth = s.images.depth();
   cpu::Scratch scratch;
   s.x_pairs = scratch.take<bf16>(s.x_values());
   s.dy_tiles = scratch.take<bf16>(s.dy_values());
@@ -172,8 +181,8 @@ void filter_gradient_on_tiles(const ConvShape& shape, const bf16* x, const bf16*
       if (!is_last) return;
       W* rows[32];
       for (int64_t i = 0; i < 32; ++i)
-        rows[i] = k + i < shape.k ? dw + ((k + i) * s.taps() + tap) * shape.c + c : nullptr;
-      amx::store_square(sums, nullptr, 32, rows);
+        rows[i] = k + i < shape.k ? dw + ((k + i) * s.taps() + tap) * depth + c : nullptr;
+      amx::store_square(sums, nullptr, std::min<int64_t>(32, depth - c), rows);
     });
   }
 }

@@ -2,6 +2,7 @@
 #include "ops/conv/conv2d.h"
 
 #include <cmath>
+#include <optional>
 
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
@@ -335,6 +336,8 @@ Supported check_forced(const char* candidate, DType dtype, DType wide) {
 
 // In any build and on any processor; what is forced runs wherever it is able to, faster or not.
 TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
+  std::optional<cpu::amx::EmulateTiles> emulate;
+  if (!cpu::amx::unsupported().empty()) emulate.emplace();
   struct Types {
     DType images, weights;
   };
@@ -356,8 +359,8 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
     expect("winograd", squares, squares, squares);
     expect("unfolded", all - 2, all - 2, all - 2);
     expect("im2col", all, all, all);
-    const bool tiles = images == DType::bf16 && cpu::amx::unsupported().empty();
-    expect("amx", tiles ? 3 : 0, tiles ? 4 : 0, tiles ? 3 : 0);
+    const bool tiles = images == DType::bf16;
+    expect("amx", tiles ? 14 : 0, tiles ? 4 : 0, tiles ? 14 : 0);
     expect("direct_bf16", bf16_kernels ? 4 : 0, bf16_kernels ? 3 : 0, 0);
     expect("paired_bf16", 0, 0, bf16_kernels ? 3 : 0);
     const bool library = cpu::dnn::available() && (images != DType::bf16 || cpu::dnn::has_hardware_bf16());

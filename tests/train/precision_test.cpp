@@ -113,11 +113,8 @@ TEST(AutoPrecision, ConvolutionsOfAStepRunOnTiles) {
   std::map<std::string, int> calls;
   for (const profiler::Span& span : profiler::spans())
     if (std::string(span.name).starts_with("conv2d:")) ++calls[span.name];
-  // Both convolutions of both blocks, and the 1x1 beside one of them, in three passes; the first layer has two.
-  EXPECT_EQ(calls["conv2d:amx"], 12);
-  EXPECT_EQ(calls["conv2d:matmul"], 3);
-  EXPECT_EQ(calls["conv2d:im2col"] + calls["conv2d:onednn"] + calls["conv2d:unfolded"], 2);
-  EXPECT_LE(calls.size(), 5u);
+  // Both convolutions of both blocks in three passes, the first layer in two; and the 1x1 beside a block in three.
+  EXPECT_EQ(calls, (std::map<std::string, int>{{"conv2d:amx", 14}, {"conv2d:matmul", 3}}));
 }
 
 TEST(AutoPrecision, IsSaidSavedAndResumed) {

@@ -138,13 +138,20 @@ TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
     Runs runs = check_shapes(tile_shapes(), {DType::bf16, weights});
     for (const Pass pass : all_passes) EXPECT_GT(runs["amx"][pass], 0);
   }
+  Runs folded;
+  for (const ConvShape& s : odd_shapes())
+    for (const Pass pass : {Pass::forward, Pass::backward_weights})
+      if (s.c % 32 != 0) check_problem({.shape = s, .pass = pass, .activations = DType::bf16}, folded);
+  EXPECT_EQ(folded["amx"][Pass::forward], 2 * 8);
+  EXPECT_EQ(folded["amx"][Pass::backward_weights], 2 * 8);
 }
 
 // Images of which a task copies some rows, and small ones of which it copies several.
 TEST_F(Conv2dCpu, TilesCutImagesAlikeForAnyThreadCount) {
   const cpu::amx::EmulateTiles emulate;
   for (const ConvShape& s : {shape(2, 40, 57, 128, 32, 3, 3, 1, 1), shape(1, 79, 60, 96, 64, 3, 3, 2, 1),
-                             uneven(shape(1, 45, 90, 64, 32, 5, 3, 2, 1), 21), shape(13, 7, 7, 32, 96, 3, 3, 1, 1)})
+                             shape(2, 130, 131, 3, 64, 7, 7, 2, 3), uneven(shape(1, 45, 90, 64, 32, 5, 3, 2, 1), 21),
+                             shape(13, 7, 7, 32, 96, 3, 3, 1, 1)})
     for (const Pass pass : all_passes) {
       const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16, .weights = DType::bf16};
       const Operands operands(problem);
