@@ -8,6 +8,7 @@
 #include <list>
 
 #include "core/nearest.h"
+#include "ops/forget_choices.h"
 
 namespace hearth {
 namespace {
@@ -59,6 +60,8 @@ std::string listed(const std::vector<std::string>& words, const char* separator)
 }
 
 }  // namespace
+
+void forget_choices() { ++registry().generation; }
 
 std::string last_choice(std::string_view op) {
   Registry& all = registry();

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/cpu/isa.h"
+#include "ops/forget_choices.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -50,8 +51,14 @@ std::string unsupported() {
   return emulated() ? "" : tiles;
 }
 
-EmulateTiles::EmulateTiles() { emulating.fetch_add(1); }
-EmulateTiles::~EmulateTiles() { emulating.fetch_sub(1); }
+EmulateTiles::EmulateTiles() {
+  emulating.fetch_add(1);
+  forget_choices();
+}
+EmulateTiles::~EmulateTiles() {
+  emulating.fetch_sub(1);
+  forget_choices();
+}
 bool emulated() { return emulating.load() > 0; }
 
 }  // namespace hearth::cpu::amx
