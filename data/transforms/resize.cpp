@@ -4,6 +4,7 @@
 #include "data/transforms/resize.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -19,13 +20,14 @@ namespace {
 struct Weights {
   std::vector<int> first;
   std::vector<int> count;
-  std::vector<std::int16_t> values;  // [outputs][2 * pairs], 0 behind the count
-  int pairs = 1;
+  std::vector<std::int16_t> values;  // [outputs][slots], 0 behind the count
+  int slots = 2;
+  int pairs = 1;  // of slots that some output needs
   int bits = 14;
   std::vector<double> exact;  // of one output, also what is rounded to 0
   int begin = 0, end = 0;     // of the inputs that are used
 
-  const std::int16_t* of(int output) const { return values.data() + static_cast<std::ptrdiff_t>(output) * 2 * pairs; }
+  const std::int16_t* of(int output) const { return values.data() + static_cast<std::ptrdiff_t>(output) * slots; }
 };
 
 /// One axis of a resize.
@@ -98,22 +100,12 @@ int bits_for(const Axis& axis, int max_bits) {
   return bits;
 }
 
-/// Leaves out the slots that no output needs.
-void close_up(Weights& weights, int longest) {
-  const int pairs = (longest + 1) / 2;
-  if (pairs == weights.pairs) return;
-  for (std::size_t i = 1; i < weights.first.size(); ++i)
-    std::copy_n(weights.of(static_cast<int>(i)), 2 * pairs,
-                weights.values.data() + i * static_cast<std::size_t>(2 * pairs));
-  weights.pairs = pairs;
-}
-
 void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& weights) {
   const Filter made(axis, filter);
   weights.bits = bits_for(axis, max_bits);
-  weights.pairs = (made.most() + 1) / 2;
+  weights.slots = made.most();
   weights.exact.resize(static_cast<std::size_t>(made.most()));
-  const auto outputs = static_cast<std::size_t>(axis.count), slots = static_cast<std::size_t>(2 * weights.pairs);
+  const auto outputs = static_cast<std::size_t>(axis.count), slots = weights.exact.size();
   weights.first.resize(outputs);
   weights.count.resize(outputs);
   weights.values.assign(outputs * slots, 0);
@@ -145,7 +137,7 @@ void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& 
     weights.end = std::max(weights.end, weights.first[i] + count);
     longest = std::max(longest, count);
   }
-  close_up(weights, longest);
+  weights.pairs = (longest + 1) / 2;
 }
 
 /// A cache line.
@@ -160,8 +152,16 @@ struct Scratch {
   std::vector<Line<std::int32_t>> spread;      // weights of columns, as the kernel takes them
   std::vector<Line<std::int16_t>> between;     // rows between the passes, in turn
   std::vector<const std::int16_t*> of_output;  // those of a row of the result
-  std::vector<std::uint8_t> last;              // a row of the source, with what may be read behind it
+  std::vector<std::uint8_t> last[2];           // rows of the source, with what may be read behind them
 };
+
+/// For a large image lies in a further cache, and the processor does not foresee where it goes on in the next page.
+void prefetch_rows(const Image& image, int y, int count) {
+  if (y + count > image.height) return;
+  const std::uint8_t* const rows = image.row(y);
+  const std::size_t bytes = static_cast<std::size_t>(count) * image.row_bytes();
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows + at);
+}
 
 void require_source(const Image& source, const Weights& rows, const Weights& columns) {
   HEARTH_CHECK(ShapeError,
@@ -173,21 +173,23 @@ void require_source(const Image& source, const Weights& rows, const Weights& col
 /// The weights of columns, those of four outputs together.
 kernels::ColumnTaps column_taps(Weights& columns, int channels, std::vector<Line<std::int32_t>>& spread) {
   const int width = static_cast<int>(columns.first.size()), pairs = columns.pairs, groups = (width + 3) / 4;
-  for (int& first : columns.first) first -= columns.begin;
+  for (int& first : columns.first) first = (first - columns.begin) * channels;
   columns.first.resize(static_cast<std::size_t>(4 * groups));
   spread.assign(static_cast<std::size_t>(groups * pairs), {});
-  const int copies = channels == 3 ? 4 : 1;
   for (int x = 0; x < width; ++x) {
     const std::int16_t* const from = columns.of(x);
-    for (int k = 0; k < pairs; ++k)
-      std::fill_n(spread.data()->values + kernels::spread_at(x, k, pairs, channels), copies,
-                  static_cast<std::uint16_t>(from[2 * k]) | from[2 * k + 1] * 65536);
+    for (int k = 0; k < pairs; ++k) {
+      std::int32_t* const to = spread.data()->values + kernels::spread_at(x, k, pairs, channels);
+      to[0] = static_cast<std::uint16_t>(from[2 * k]) | from[2 * k + 1] * 65536;
+      if (channels == 3) to[1] = to[2] = to[3] = to[0];
+    }
   }
-  return {columns.first.data(), columns.values.data(), spread.data()->values, pairs, width};
+  return {columns.first.data(), columns.values.data(), columns.slots, spread.data()->values, pairs, width};
 }
 
-void resize_filtered(const Image& source, const Region& region, Image& target) {
-  thread_local Scratch scratch;
+void resize_filtered(const Image& source, const Region& region, std::uint8_t* target) {
+  thread_local Scratch of_thread;
+  Scratch& scratch = of_thread;
   Weights& rows = scratch.rows;
   Weights& columns = scratch.columns;
   const Sizing& sizing = region.sizing;
@@ -203,28 +205,36 @@ void resize_filtered(const Image& source, const Region& region, Image& target) {
   const std::size_t used = static_cast<std::size_t>(columns.end - columns.begin) * channels;
   const std::size_t read = used + kernels::bytes_behind(columns.pairs);
   constexpr std::size_t line = std::size(Line<std::int16_t>{}.values);
-  const std::size_t lines = (target.row_bytes() + kernels::resize_slack + line - 1) / line;
+  const std::size_t row_bytes = static_cast<std::size_t>(window.width) * channels;
+  const std::size_t lines = (row_bytes + kernels::resize_slack + line - 1) / line;
   // What is left of the rows that one output's filter reaches need not begin where the one's before does, or behind.
-  const auto most = static_cast<int>(rows.exact.size());
-  scratch.between.resize(lines * static_cast<std::size_t>(most));
-  const auto between = [&](int y) { return scratch.between[lines * static_cast<std::size_t>(y % most)].values; };
-  const auto weigh_columns = [&](int y) {
-    const std::uint8_t* from = source.row(y) + static_cast<std::size_t>(columns.begin) * channels;
-    if (static_cast<std::size_t>(source.pixels.data() + source.pixels.size() - from) < read) {
-      scratch.last.assign(from, from + used);
-      scratch.last.resize(read);
-      from = scratch.last.data();
-    }
-    kernels::weigh_columns(from, taps, columns.bits - kernels::resize_point, source.channels, between(y));
+  // One row more, because they come by two.
+  const std::size_t most = std::bit_ceil(rows.exact.size() + 1);
+  scratch.between.resize(lines * most);
+  scratch.of_output.resize(most);
+  const auto between = [&](int y) {
+    return scratch.between[lines * (static_cast<std::size_t>(y) & (most - 1))].values;
+  };
+  const auto readable = [&](int y, std::vector<std::uint8_t>& copy) {
+    const std::uint8_t* const from = source.row(y) + static_cast<std::size_t>(columns.begin) * channels;
+    if (static_cast<std::size_t>(source.pixels.data() + source.pixels.size() - from) >= read) return from;
+    copy.assign(from, from + used);
+    copy.resize(read);
+    return static_cast<const std::uint8_t*>(copy.data());
+  };
+  const auto weigh_columns = [&](int y, int then) {
+    prefetch_rows(source, y + 4, 2);
+    kernels::weigh_columns(
+        {{readable(y, scratch.last[0]), readable(then, scratch.last[1])}, {between(y), between(then)}}, taps,
+        columns.bits - kernels::resize_point, source.channels);
   };
   int next = rows.begin;
-  for (int y = 0; y < target.height; ++y) {
+  for (int y = 0; y < window.height; ++y, target += row_bytes) {
     const auto at = static_cast<std::size_t>(y);
     const int first = rows.first[at], count = rows.count[at];
-    for (; next < first + count; ++next) weigh_columns(next);
-    scratch.of_output.clear();
-    for (int k = 0; k < count; ++k) scratch.of_output.push_back(between(first + k));
-    kernels::weigh_rows({scratch.of_output.data(), rows.of(y), count, rows.bits}, target.row_bytes(), target.row(y));
+    for (; next < first + count; next += 2) weigh_columns(next, std::min(next + 1, rows.end - 1));
+    for (int k = 0; k < count; ++k) scratch.of_output[static_cast<std::size_t>(k)] = between(first + k);
+    kernels::weigh_rows({scratch.of_output.data(), rows.of(y), count, rows.bits}, row_bytes, target);
   }
 }
 
@@ -253,7 +263,7 @@ void resize(const Image& source, const Region& region, Image& target) {
   HEARTH_CHECK(UsageError, &source != &target, "resize: source and target are the same image");
   const Box& window = region.sizing.window;
   target.reshape(window.height, window.width, source.channels);
-  if (!keeps_pixels(region)) return resize_filtered(source, region, target);
+  if (!keeps_pixels(region)) return resize_filtered(source, region, target.pixels.data());
   const int top = static_cast<int>(region.area.top) + window.top;
   const int left = static_cast<int>(region.area.left) + window.left;
   HEARTH_CHECK(ShapeError,

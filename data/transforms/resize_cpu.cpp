@@ -31,8 +31,8 @@ inline std::int16_t of_15_bits(const RowTaps& taps, int k) {
 inline void columns_plainly(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels,
                             std::int16_t* out) {
   for (int x = 0; x < taps.width; ++x) {
-    const std::int16_t* const w = taps.weights + static_cast<std::ptrdiff_t>(x) * 2 * taps.pairs;
-    const std::uint8_t* const in = row + static_cast<std::ptrdiff_t>(taps.first[x]) * channels;
+    const std::int16_t* const w = taps.weights + static_cast<std::ptrdiff_t>(x) * taps.slots;
+    const std::uint8_t* const in = row + taps.first[x];
     for (int c = 0; c < channels; ++c) {
       std::int32_t sum = 0;
       for (int k = 0; k < 2 * taps.pairs; ++k)
@@ -64,9 +64,9 @@ inline __m256i load_two(const std::uint8_t* low, const std::uint8_t* high) {
                                  1);
 }
 
-/// Of three channels, four pixels at a time; `fixed` pairs, or 0 for as many as are given.
+/// Of three channels, four pixels of both rows at a time; `fixed` pairs, or 0 for as many as are given.
 template <int fixed>
-void pixels_of(const std::uint8_t* row, const ColumnTaps& taps, int by, std::int16_t* out) {
+void pixels_of(const RowPair& rows, const ColumnTaps& taps, int by) {
   const int pairs = fixed == 0 ? taps.pairs : fixed;
   // r0 g0 b0 r1 g1 b1 to r0 r1 g0 g1 b0 b1 0 0 of 16 bits, and the same of the next two pixels.
   const __m256i here =
@@ -77,28 +77,35 @@ void pixels_of(const std::uint8_t* row, const ColumnTaps& taps, int by, std::int
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, -1, -1, -1, -1));
   const __m128i shift = _mm_cvtsi32_si128(by);
   const auto* w = reinterpret_cast<const __m256i*>(taps.spread);
-  const int* first = taps.first;
-  for (int x = 0; x < taps.width; x += 4, first += 4, w += 2 * pairs, out += 12) {
-    const std::uint8_t* from[4];
-    for (int i = 0; i < 4; ++i) from[i] = row + static_cast<std::ptrdiff_t>(first[i]) * 3;
-    __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  const int *first = taps.first, *const end = first + taps.width;
+  const std::uint8_t* const row[2] = {rows.in[0], rows.in[1]};
+  std::int16_t* out[2] = {rows.out[0], rows.out[1]};
+  for (; first < end; first += 4, w += 2 * pairs) {
+    __m256i sums[2][2] = {};
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      const __m256i* const weights = w + h * pairs;
-      const auto add = [&](__m256i pixels, int k) {
-        sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(pixels, _mm256_loadu_si256(weights + k)));
-      };
+      const std::ptrdiff_t low = first[h], high = first[h + 2];
 #pragma GCC unroll 3
       for (int k = 0; k < pairs; k += 2) {
-        const __m256i bytes = load_two(from[h] + 6 * k, from[h + 2] + 6 * k);
-        add(_mm256_shuffle_epi8(bytes, here), k);
-        if (k + 1 < pairs) add(_mm256_shuffle_epi8(bytes, next), k + 1);
+        const __m256i weights = _mm256_loadu_si256(w + h * pairs + k);
+        const __m256i further = k + 1 < pairs ? _mm256_loadu_si256(w + h * pairs + k + 1) : weights;
+#pragma GCC unroll 2
+        for (int r = 0; r < 2; ++r) {
+          __m256i& sum = sums[r][h];
+          const __m256i bytes = load_two(row[r] + low + 6 * k, row[r] + high + 6 * k);
+          sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, here), weights));
+          if (k + 1 < pairs) sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, next), further));
+        }
       }
-      sums[h] = _mm256_sra_epi32(sums[h], shift);
     }
-    const __m256i made = _mm256_shuffle_epi8(_mm256_packs_epi32(sums[0], sums[1]), without_fourth);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(made));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 6), _mm256_extracti128_si256(made, 1));
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r) {
+      const __m256i made = _mm256_packs_epi32(_mm256_sra_epi32(sums[r][0], shift), _mm256_sra_epi32(sums[r][1], shift));
+      const __m256i pixels = _mm256_shuffle_epi8(made, without_fourth);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r]), _mm256_castsi256_si128(pixels));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r] + 6), _mm256_extracti128_si256(pixels, 1));
+      out[r] += 12;
+    }
   }
 }
 
@@ -109,7 +116,7 @@ inline std::uint16_t two_bytes(const std::uint8_t* from) {
 }
 
 /// Of one channel, four at a time.
-inline void grey_of(const std::uint8_t* row, const ColumnTaps& taps, int by, std::int16_t* out) {
+inline void grey_of(const std::uint8_t* row, const ColumnTaps& taps, int by, int, std::int16_t* out) {
   const __m128i shift = _mm_cvtsi32_si128(by);
   const auto* w = reinterpret_cast<const __m128i*>(taps.spread);
   const int* first = taps.first;
@@ -129,20 +136,23 @@ inline void grey_of(const std::uint8_t* row, const ColumnTaps& taps, int by, std
   }
 }
 
-inline void columns_of(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out) {
-  if (channels == 1) return grey_of(row, taps, shift, out);
-  if (channels != 3) return columns_plainly(row, taps, shift, channels, out);
+inline void columns_of(const RowPair& rows, const ColumnTaps& taps, int shift, int channels) {
+  if (channels != 3) {
+    const auto& weigh = channels == 1 ? grey_of : columns_plainly;
+    for (int r = 0; r < 2; ++r) weigh(rows.in[r], taps, shift, channels, rows.out[r]);
+    return;
+  }
   switch (taps.pairs) {
     case 1:
-      return pixels_of<1>(row, taps, shift, out);
+      return pixels_of<1>(rows, taps, shift);
     case 2:
-      return pixels_of<2>(row, taps, shift, out);
+      return pixels_of<2>(rows, taps, shift);
     case 3:
-      return pixels_of<3>(row, taps, shift, out);
+      return pixels_of<3>(rows, taps, shift);
     case 4:
-      return pixels_of<4>(row, taps, shift, out);
+      return pixels_of<4>(rows, taps, shift);
     default:
-      return pixels_of<0>(row, taps, shift, out);
+      return pixels_of<0>(rows, taps, shift);
   }
 }
 
@@ -219,8 +229,8 @@ inline void rows_of(const RowTaps& taps, std::size_t count, std::uint8_t* out) {
 
 #else
 
-inline void columns_of(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out) {
-  columns_plainly(row, taps, shift, channels, out);
+inline void columns_of(const RowPair& rows, const ColumnTaps& taps, int shift, int channels) {
+  for (int r = 0; r < 2; ++r) columns_plainly(rows.in[r], taps, shift, channels, rows.out[r]);
 }
 inline void rows_of(const RowTaps& taps, std::size_t count, std::uint8_t* out) { rows_plainly(taps, count, out); }
 
@@ -230,8 +240,8 @@ inline void rows_of(const RowTaps& taps, std::size_t count, std::uint8_t* out) {
 #else
 namespace hearth::kernels {
 
-void weigh_columns(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out) {
-  HEARTH_ISA_CALL(columns_of, row, taps, shift, channels, out);
+void weigh_columns(const RowPair& rows, const ColumnTaps& taps, int shift, int channels) {
+  HEARTH_ISA_CALL(columns_of, rows, taps, shift, channels);
 }
 
 void weigh_rows(const RowTaps& taps, std::size_t count, std::uint8_t* out) {

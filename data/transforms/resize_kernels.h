@@ -14,8 +14,9 @@ inline constexpr std::size_t resize_slack = 32;
 
 /// Where the outputs of a row come from.
 struct ColumnTaps {
-  const int* first;             ///< of each output, the first column; [width rounded up to 4]
-  const std::int16_t* weights;  ///< [width][2 * pairs]; what a weight of 0 stands for may lie behind the row's end
+  const int* first;             ///< of each output, the first byte; [width rounded up to 4]
+  const std::int16_t* weights;  ///< [width][slots]; what a weight of 0 stands for may lie behind the row's end
+  int slots;                    ///< at least 2 * pairs
   const std::int32_t* spread;   ///< the same in pairs, of four outputs at a time; best at a line's beginning
   int pairs;                    ///< of columns
   int width;
@@ -27,9 +28,14 @@ constexpr std::size_t spread_at(int x, int pair, int pairs, int channels) {
       channels == 3 ? (((x / 4 * 2 + x % 2) * pairs + pair) * 2 + x % 4 / 2) * 4 : (x / 4 * pairs + pair) * 4 + x % 4;
   return static_cast<std::size_t>(at);
 }
-/// out[x * channels + c] = the sum of row[(first[x] + k) * channels + c] * weights[x][k], shifted, in 16 bits.
-/// bytes_behind() of the row may be read from an output's first column on.
-void weigh_columns(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels, std::int16_t* out);
+/// Two rows, which share what is loaded of the taps; one may be there twice.
+struct RowPair {
+  const std::uint8_t* in[2];
+  std::int16_t* out[2];
+};
+/// out[x * channels + c] = the sum of in[first[x] + k * channels + c] * weights[x][k], shifted, in 16 bits.
+/// bytes_behind() of a row may be read from an output's first byte on.
+void weigh_columns(const RowPair& rows, const ColumnTaps& taps, int shift, int channels);
 constexpr std::size_t bytes_behind(int pairs) { return static_cast<std::size_t>((pairs + 1) / 2) * 12 + 4; }
 
 /// Rows of the first pass, and their weights of `bits` bits, at most 15.

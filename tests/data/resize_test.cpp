@@ -109,12 +109,12 @@ TEST(ResizeTest, EveryInstructionSetWeighsColumnsAlike) {
   for (const int channels : {1, 2, 3})
     for (const int width : {1, 3, 4, 7, 16, 33})
       for (int pairs = 1; pairs <= 6; ++pairs) {
-        const Image row = noise(1, columns + 2 * pairs + 4, channels, static_cast<std::uint64_t>(width));
+        const Image rows = noise(2, columns + 2 * pairs + 4, channels, static_cast<std::uint64_t>(width));
         std::vector<int> first(static_cast<std::size_t>((width + 3) / 4 * 4));
         std::vector<std::int16_t> weights(static_cast<std::size_t>(width * 2 * pairs));
         std::vector<std::int32_t> spread(static_cast<std::size_t>((width + 3) / 4 * pairs * 16));
         for (int x = 0; x < width; ++x) {
-          first[static_cast<std::size_t>(x)] = below(columns);
+          first[static_cast<std::size_t>(x)] = below(columns) * channels;
           for (int k = 0; k < 2 * pairs; ++k) {
             const int weight = below(9000) - 1000;
             weights[static_cast<std::size_t>(x * 2 * pairs + k)] = static_cast<std::int16_t>(weight);
@@ -123,18 +123,19 @@ TEST(ResizeTest, EveryInstructionSetWeighsColumnsAlike) {
               spread[at + copy] |= k % 2 == 0 ? weight & 0xffff : weight * 65536;
           }
         }
-        std::vector<std::int16_t> made(static_cast<std::size_t>(width * channels) + kernels::resize_slack);
-        kernels::weigh_columns(row.pixels.data(), {first.data(), weights.data(), spread.data(), pairs, width}, 7,
-                               channels, made.data());
-        for (int i = 0; i < width * channels; ++i) {
-          int sum = 0;
-          for (int k = 0; k < 2 * pairs; ++k)
-            sum += row.pixels[static_cast<std::size_t>((first[static_cast<std::size_t>(i / channels)] + k) * channels +
-                                                       i % channels)] *
-                   weights[static_cast<std::size_t>(i / channels * 2 * pairs + k)];
-          ASSERT_EQ(made[static_cast<std::size_t>(i)], std::clamp(sum >> 7, -32768, 32767))
-              << channels << ", " << width << ", " << pairs;
-        }
+        std::vector<std::int16_t> made[2];
+        for (auto& row : made) row.resize(static_cast<std::size_t>(width * channels) + kernels::resize_slack);
+        kernels::weigh_columns({{rows.row(0), rows.row(1)}, {made[0].data(), made[1].data()}},
+                               {first.data(), weights.data(), 2 * pairs, spread.data(), pairs, width}, 7, channels);
+        for (int r = 0; r < 2; ++r)
+          for (int i = 0; i < width * channels; ++i) {
+            int sum = 0;
+            for (int k = 0; k < 2 * pairs; ++k)
+              sum += rows.row(r)[first[static_cast<std::size_t>(i / channels)] + k * channels + i % channels] *
+                     weights[static_cast<std::size_t>(i / channels * 2 * pairs + k)];
+            ASSERT_EQ(made[r][static_cast<std::size_t>(i)], std::clamp(sum >> 7, -32768, 32767))
+                << channels << ", " << width << ", " << pairs << ", row " << r;
+          }
       }
 }
 
