@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/batch_maker.h"
 #include "data/order.h"
+#include "data/transforms/resize.h"
 
 namespace hearth::data {
 namespace {
@@ -52,13 +53,13 @@ class ImageBatches : public OrderedBatches {
       };
       labels.data<std::int64_t>()[i] = read(sample, std::ref(choose), space);
       space.clock.enter(Stage::augment);
-      transforms_.augment(space.decoded, space.region, space.image, space.scratch, random);
       std::byte* const place = target + static_cast<std::size_t>(i) * stride;
       if (!pixels) {
+        transforms_.augment(space.decoded, space.region, space.image, space.scratch, random);
         transforms_.finish(space.image, random, options().dtype, place);
         continue;
       }
-      const Box box = transforms_.finish_pixels(space.image, random, reinterpret_cast<std::uint8_t*>(place));
+      const Box box = put_pixels(space, random, reinterpret_cast<std::uint8_t*>(place));
       const std::int32_t sides[] = {box.top, box.left, box.height, box.width};
       if (erased.defined()) std::copy_n(sides, 4, erased.data<std::int32_t>() + 4 * i);
     }
@@ -80,6 +81,16 @@ class ImageBatches : public OrderedBatches {
     const std::optional<std::int64_t> label = dataset_.try_read_region(sample, choose, space.decoded, space.region);
     HEARTH_CHECK(DataError, label.has_value(), dataset_.fault_of(sample));
     return *label;
+  }
+
+  /// Augments what was decoded; returns the box that is erased.
+  Box put_pixels(Workspace& space, Random& random, std::uint8_t* target) const {
+    // A copy of the result would take a tenth as long as the resize.
+    const bool is_there = resizes_only(transforms_, space.region, space.decoded.channels) &&
+                          resize_into(space.decoded, space.region, target);
+    if (is_there) return transforms_.finish_pixels({}, random, target);
+    transforms_.augment(space.decoded, space.region, space.image, space.scratch, random);
+    return transforms_.finish_pixels(space.image, random, target);
   }
 
   void mix(Batch& batch) const {

@@ -274,6 +274,12 @@ void resize(const Image& source, const Region& region, Image& target) {
   if (region.sizing.mirrored) flip_horizontally(target);
 }
 
+bool resize_into(const Image& source, const Region& region, std::uint8_t* target) {
+  if (keeps_pixels(region)) return false;
+  resize_filtered(source, region, target);
+  return true;
+}
+
 std::pair<int, int> with_shorter_side(int height, int width, int side) {
   const std::int64_t shorter = std::min(height, width), longer = std::max(height, width);
   HEARTH_CHECK(ShapeError, shorter > 0 && longer * side / shorter <= max_image_pixels, "resize: the part of ", height,

@@ -15,6 +15,8 @@ namespace hearth::data {
 void resize(const Image& source, const Region& region, Image& target);
 /// Whether a region is taken as it is, without a resize.
 bool keeps_pixels(const Region& region);
+/// As resize(), into memory for the window's pixels; false, and nothing done, where keeps_pixels().
+bool resize_into(const Image& source, const Region& region, std::uint8_t* target);
 /// Resizes the part `box` of `source` to height x width, bilinearly. ShapeError if the box leaves the source or either
 /// side is empty.
 void resize(const Image& source, Box box, int height, int width, Image& target);
@@ -26,6 +28,10 @@ std::pair<int, int> with_shorter_side(int height, int width, int side);
 
 /// The part `box` of `source`, which may reach outside: there the result is `fill`.
 void crop(const Image& source, Box box, std::uint8_t fill, Image& target);
+
+class Transforms;
+/// Whether Transforms::augment() of this region of an image does no more than resize() does.
+bool resizes_only(const Transforms& transforms, const Region& region, int channels);
 
 /// Mirrors left and right in place.
 void flip_horizontally(Image& image);

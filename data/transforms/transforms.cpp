@@ -319,6 +319,15 @@ void Transforms::augment(Image& decoded, const Region& region, Image& image, Ima
   change(image, scratch, random);
 }
 
+// The counterpart of change(), for what need not be an Image in between.
+bool resizes_only(const Transforms& transforms, const Region& region, int channels) {
+  const TransformOptions& options = transforms.options();
+  const Box& window = region.sizing.window;
+  if (ImageShape{window.height, window.width, channels} != transforms.output_shape()) return false;
+  return !transforms.training() || (options.padded_crop == 0 && (!options.horizontal_flip || options.fit != Fit::pad) &&
+                                    options.rand_augment.ops == 0 && !any_jitter(options.color_jitter));
+}
+
 void Transforms::change(Image& image, Image& scratch, Random& random) const {
   const int size = options_.image_size;
   if (size > 0 && (image.height < size || image.width < size)) {

@@ -316,6 +316,33 @@ TEST(LoaderTest, PixelsComeWithWhatIsStillToBeDone) {
   EXPECT_TRUE(std::equal(first.pixels.begin(), first.pixels.end(), plain["images"].data<std::uint8_t>()));
 }
 
+TEST(LoaderTest, PixelsThatAreResizedIntoTheBatchAreThoseOfAllSteps) {
+  std::vector<TransformOptions> cases(8, {.image_size = 8});
+  cases[1].horizontal_flip = true;
+  cases[2].random_resized_crop = cases[2].horizontal_flip = true;
+  cases[3].padded_crop = 2;
+  cases[4].rand_augment = {.ops = 2, .probability = 1};
+  cases[5].color_jitter.brightness = 0.5;
+  cases[6].fit = Fit::pad, cases[6].horizontal_flip = true, cases[6].fill = 1;
+  cases[7].erasing.probability = 0.5;
+  for (const int width : {19, 23})
+    for (std::size_t which = 0; which < 2 * cases.size(); ++which) {
+      const auto set = std::make_shared<Probe>(8, ImageShape{19, width, 3});
+      const Transforms steps(set->image_shape(), cases[which / 2], which % 2 == 1);
+      const Batch batch = Loader(set, steps, {.batch_size = 8, .seed = 3, .dtype = DType::u8}).next();
+      std::vector<std::uint8_t> expected(batch["images"].byte_size());
+      std::vector<double> erased;
+      for (std::uint32_t sample = 0; sample < 8; ++sample) {
+        Image image = set->get(sample).image, scratch;
+        const Box box = steps.apply_pixels(image, scratch, random_of(3, Purpose::augment, 0, sample),
+                                           expected.data() + sample * expected.size() / 8);
+        for (const int side : {box.top, box.left, box.height, box.width}) erased.push_back(side);
+      }
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), batch["images"].data<std::uint8_t>())) << which;
+      EXPECT_EQ(batch.has("erased") ? batch["erased"].to_doubles() : erased, erased);
+    }
+}
+
 TEST(LoaderTest, RefusesOptionsOutOfRange) {
   const auto set = std::make_shared<Probe>(5);
   const auto make = [&](LoaderOptions options) { Loader(set, steps(*set), options); };

@@ -194,5 +194,17 @@ TEST(ResizeTest, RefusesBoxesOutside) {
   EXPECT_THROW(resize(image, {0, 0, 8, 9}, 0, 4, result), ShapeError);
 }
 
+TEST(ResizeTest, PutsIntoMemoryWhatItPutsIntoAnImage) {
+  const Image image = noise(19, 31, 3);
+  Image expected;
+  const Region region = region_of(image, {1, 2, 17, 28}, 12, 40, {2, 3, 9, 30}, ResizeFilter::bilinear);
+  resize(image, region, expected);
+  std::vector<std::uint8_t> made(expected.pixels.size() + 1, 7);
+  EXPECT_TRUE(resize_into(image, region, made.data()));
+  EXPECT_TRUE(std::equal(expected.pixels.begin(), expected.pixels.end(), made.begin()));
+  EXPECT_EQ(made.back(), 7);
+  EXPECT_FALSE(resize_into(image, region_of_whole(image, unchanged), made.data()));
+}
+
 }  // namespace
 }  // namespace hearth::data
