@@ -34,8 +34,8 @@ std::string unsupported(const ConvProblem& problem) {
 }
 
 // A prototype of such streams ran 3x3 filters forward at 2.4 to 3.1 TFLOP/s on two cores of an Intel Xeon where the
-// library had 0.23 to 0.51; this code has never been timed. Filters of one pixel are the library's products on tiles,
-// if it is there.
+// library had 0.23 to 0.51; this code has never been timed. Filters of one pixel are matrix products, on tiles too, or
+// the library's, if it is there.
 std::string why_slower(const ConvProblem& problem) {
   return cpu::dnn::available() && problem.shape.r * problem.shape.s == 1 ? "filters of one pixel" : "";
 }

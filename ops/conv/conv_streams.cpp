@@ -196,39 +196,43 @@ void sum_all(const Streams& s) {
   });
 }
 
-/// Filters [k, taps, depth] in tiles of which they are the columns.
-template <class W>
-void copy_filters(const W* filters, const Streams& s, bf16* to) {
+/// copy(first output, tap, first channel, tiles) for each pair of tiles of the filters.
+template <class Copy>
+void copy_filters(const Streams& s, bf16* to, const Copy& copy) {
   const int64_t taps = s.h.taps * s.w.taps, steps = s.channels / 32;
   cpu::parallel_chunks((s.outputs + 31) / 32 * taps, [&](int64_t task) {
-    const int64_t first = task / taps * 32, tap = task % taps;
     bf16* tiles = to + task * steps * 2 * amx::tile_values;
     for (int64_t channel = 0; channel < s.channels; channel += 32, tiles += 2 * amx::tile_values)
-      for (int64_t half = 0; half < 2; ++half) {
-        const W* rows[16];
-        for (int64_t i = 0; i < 16; ++i) {
-          const int64_t filter = first + 16 * half + i;
-          rows[i] = filter < s.outputs ? filters + (filter * taps + tap) * s.depth + channel : nullptr;
-        }
-        bf16* const tile = tiles + half * amx::tile_values;
-        amx::copy_rows(rows, std::min<int64_t>(32, s.depth - channel), {tile, 1, 0});
-        amx::copies().transpose(tile);
-      }
+      copy(task / taps * 32, task % taps, channel, tiles);
   });
 }
 
-/// Filters [channels, taps, outputs] in tiles of which they are the rows.
+/// Filters [outputs, taps, depth], of which the tiles have the columns.
 template <class W>
-void copy_filter_rows(const W* filters, const Streams& s, bf16* to) {
-  const int64_t taps = s.h.taps * s.w.taps, steps = s.channels / 32;
-  cpu::parallel_chunks((s.outputs + 31) / 32 * taps, [&](int64_t task) {
-    const int64_t output = task / taps * 32, tap = task % taps;
-    bf16* tiles = to + task * steps * 2 * amx::tile_values;
-    for (int64_t channel = 0; channel < s.channels; channel += 32, tiles += 2 * amx::tile_values) {
-      const W* rows[32];
-      for (int64_t i = 0; i < 32; ++i) rows[i] = filters + ((channel + i) * taps + tap) * s.outputs + output;
-      amx::copy_pairs(rows, std::min<int64_t>(32, s.outputs - output), {tiles, 1, 0});
+void copy_columns(const W* filters, const Streams& s, bf16* to) {
+  const int64_t taps = s.h.taps * s.w.taps;
+  copy_filters(s, to, [&](int64_t output, int64_t tap, int64_t channel, bf16* tiles) {
+    for (int64_t half = 0; half < 2; ++half) {
+      const W* rows[16];
+      for (int64_t i = 0; i < 16; ++i) {
+        const int64_t filter = output + 16 * half + i;
+        rows[i] = filter < s.outputs ? filters + (filter * taps + tap) * s.depth + channel : nullptr;
+      }
+      bf16* const tile = tiles + half * amx::tile_values;
+      amx::copy_rows(rows, std::min<int64_t>(32, s.depth - channel), {tile, 1, 0});
+      amx::copies().transpose(tile);
     }
+  });
+}
+
+/// Filters [channels, taps, outputs], of which the tiles have the rows.
+template <class W>
+void copy_rows(const W* filters, const Streams& s, bf16* to) {
+  const int64_t taps = s.h.taps * s.w.taps;
+  copy_filters(s, to, [&](int64_t output, int64_t tap, int64_t channel, bf16* tiles) {
+    const W* rows[32];
+    for (int64_t i = 0; i < 32; ++i) rows[i] = filters + ((channel + i) * taps + tap) * s.outputs + output;
+    amx::copy_pairs(rows, std::min<int64_t>(32, s.outputs - output), {tiles, 1, 0});
   });
 }
 
@@ -274,7 +278,7 @@ void convolve(const ConvProblem& problem, const Conv2dOperands& o) {
   Streams s = plan(problem, o, scratch);
   auto* const tiles = scratch.take<bf16>((s.outputs + 31) / 32 * s.steps_of_filters() * 2 * amx::tile_values);
   const W* const filters = o.w.data<W>();
-  problem.pass == Pass::forward ? copy_filters(filters, s, tiles) : copy_filter_rows(filters, s, tiles);
+  problem.pass == Pass::forward ? copy_columns(filters, s, tiles) : copy_rows(filters, s, tiles);
   s.filters = tiles;
   sum_all(s);
 }

@@ -32,7 +32,8 @@ struct Chunk {
   int64_t x_blocks = 0;  ///< likewise, of a phase
   const bf16* dy = nullptr;
   bf16 *x_pairs = nullptr, *dy_tiles = nullptr;
-  int64_t room = 1;  ///< images at most
+  const bool* is_read = nullptr;  ///< of the copies of x
+  int64_t room = 1;               ///< images at most
   int64_t first = 0, count = 0;
 
   int64_t taps() const { return shape.r * shape.s; }
@@ -55,12 +56,6 @@ Tap tap_of(const Chunk& s, int64_t tap) {
   const int64_t phase = h % s.shape.stride_h * s.shape.stride_w + w % s.shape.stride_w;
   const int64_t pixel = h / s.shape.stride_h * s.pitch + w / s.shape.stride_w;
   return {phase * 2 + pixel % 2, pixel};
-}
-
-bool is_read(const Chunk& s, int64_t copy) {
-  for (int64_t tap = 0; tap < s.taps(); ++tap)
-    if (tap_of(s, tap).copy == copy) return true;
-  return false;
 }
 
 Chunk plan(const StreamImages& images) {
@@ -132,7 +127,7 @@ void copy_chunk(const Chunk& s) {
   cpu::parallel_chunks(of_dy + s.phases() * 2 * of_x, [&](int64_t task) {
     if (task < of_dy) return copy_dy(s, task / s.dy_steps, task % s.dy_steps);
     const int64_t copy = (task - of_dy) / of_x, block = (task - of_dy) % of_x;
-    if (is_read(s, copy)) copy_x(s, block / s.x_blocks, copy, block % s.x_blocks);
+    if (s.is_read[copy]) copy_x(s, block / s.x_blocks, copy, block % s.x_blocks);
   });
 }
 
@@ -166,6 +161,10 @@ void filter_gradient_on_tiles(const ConvShape& stored, const bf16* x, const bf16
   cpu::Scratch scratch;
   s.x_pairs = scratch.take<bf16>(s.x_values());
   s.dy_tiles = scratch.take<bf16>(s.dy_values());
+  bool* const is_read = scratch.take<bool>(2 * s.phases());
+  std::fill_n(is_read, 2 * s.phases(), false);
+  for (int64_t tap = 0; tap < s.taps(); ++tap) is_read[tap_of(s, tap).copy] = true;
+  s.is_read = is_read;
   const int64_t squares = (shape.k + 31) / 32 * (shape.c / 32) * s.taps();
   float* const kept = s.room < shape.n ? scratch.take<float>(squares * 1024) : nullptr;
   for (s.first = 0; s.first < shape.n; s.first += s.room) {
