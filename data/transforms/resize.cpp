@@ -63,6 +63,7 @@ class Filter {
         end_(static_cast<int>(std::ceil(begin_ + axis.extent))) {}
 
   int origin() const { return origin_; }
+  /// An even number, as weights go by pairs.
   int most() const { return 2 * static_cast<int>(std::ceil(reach_)) + 2; }
   /// Fills `exact`, of most() values, with the weights of the `count` inputs from the returned one on; `total` is their
   /// sum.
