@@ -61,6 +61,30 @@ struct Vector {
 template <class T>
 constexpr int register_columns = register_vectors* Vector<T>::lanes;
 
+// Lines and terms of a square that is turned in vectors of 16 bytes.
+template <class T>
+constexpr int square_side = 16 / static_cast<int>(sizeof(T));
+
+// to[p * step + i] = from[i * stride + p] for i and p below square_side.
+inline void turn_square(const float* from, std::int64_t stride, float* to, std::int64_t step) {
+  typedef float V __attribute__((vector_size(16)));
+  typedef float U __attribute__((vector_size(16), aligned(4), may_alias));
+  const auto line = [&](int i) -> V { return *reinterpret_cast<const U*>(from + i * stride); };
+  const auto put = [&](int p, V value) { *reinterpret_cast<U*>(to + p * step) = value; };
+  const V a = line(0), b = line(1), c = line(2), d = line(3);
+  const V ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const V ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  put(0, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+  put(1, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+  put(2, __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5));
+  put(3, __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7));
+}
+
+inline void turn_square(const double* from, std::int64_t stride, double* to, std::int64_t step) {
+  for (int p = 0; p < 2; ++p)
+    for (int i = 0; i < 2; ++i) to[p * step + i] = from[i * stride + p];
+}
+
 // Copies `count` lines along the edge of C, `terms` deep, into one panel [terms][Width]; missing lines are zero.
 template <int Width, class T>
 inline void pack_panel(gemm_blocks::Operand<T> from, std::int64_t count, std::int64_t terms, T* to) {
@@ -76,12 +100,24 @@ inline void pack_panel(gemm_blocks::Operand<T> from, std::int64_t count, std::in
   if (count < Width) {
     for (std::int64_t i = 0; i < terms * Width; ++i) to[i] = T(0);
   }
+  constexpr std::int64_t side = square_side<T>;
+  const std::int64_t squares = from.inner == 1 ? count / side * side : 0;
   // Short runs of p for all lines keep the written lines in L1.
   constexpr std::int64_t run = 16;
   for (std::int64_t p0 = 0; p0 < terms; p0 += run) {
     const std::int64_t p1 = p0 + run < terms ? p0 + run : terms;
-    for (std::int64_t i = 0; i < count; ++i)
-      for (std::int64_t p = p0; p < p1; ++p) to[p * Width + i] = from.data[i * from.outer + p * from.inner];
+    const auto copy = [&](std::int64_t i, std::int64_t p) {
+      to[p * Width + i] = from.data[i * from.outer + p * from.inner];
+    };
+    for (std::int64_t i = 0; i < squares; i += side) {
+      std::int64_t p = p0;
+      for (; p + side <= p1; p += side)
+        turn_square(from.data + i * from.outer + p, from.outer, to + p * Width + i, Width);
+      for (; p < p1; ++p)
+        for (std::int64_t j = i; j < i + side; ++j) copy(j, p);
+    }
+    for (std::int64_t i = squares; i < count; ++i)
+      for (std::int64_t p = p0; p < p1; ++p) copy(i, p);
   }
 }
 
@@ -91,15 +127,15 @@ inline void pack(gemm_blocks::Operand<T> from, std::int64_t count, std::int64_t 
     pack_panel<Width>(from.shifted(i, 0), std::min<std::int64_t>(Width, count - i), terms, to + i * terms);
 }
 
-// c[register_rows][register_columns] = or += a panel by a panel.
-template <class T>
+// c[Rows][register_columns] = or += the first rows of a panel by a panel.
+template <int Rows, class T>
 inline void multiply_panels(std::int64_t terms, const T* a, const T* b, T* c, std::int64_t ldc, bool accumulate) {
   using V = typename Vector<T>::Aligned;
   using U = typename Vector<T>::Unaligned;
   constexpr int lanes = Vector<T>::lanes;
-  V sum[register_rows][register_vectors];
+  V sum[Rows][register_vectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < register_rows; ++i) {
+  for (int i = 0; i < Rows; ++i) {
     sum[i][0] = V{};
     sum[i][1] = V{};
   }
@@ -107,7 +143,7 @@ inline void multiply_panels(std::int64_t terms, const T* a, const T* b, T* c, st
     const V b0 = *reinterpret_cast<const V*>(b);
     const V b1 = *reinterpret_cast<const V*>(b + lanes);
 #pragma GCC unroll 16
-    for (int i = 0; i < register_rows; ++i) {
+    for (int i = 0; i < Rows; ++i) {
       sum[i][0] += a[i] * b0;
       sum[i][1] += a[i] * b1;
     }
@@ -115,7 +151,7 @@ inline void multiply_panels(std::int64_t terms, const T* a, const T* b, T* c, st
     b += register_columns<T>;
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < register_rows; ++i) {
+  for (int i = 0; i < Rows; ++i) {
     U* row = reinterpret_cast<U*>(c + i * ldc);
     if (accumulate) {
       row[0] += sum[i][0];
@@ -127,12 +163,21 @@ inline void multiply_panels(std::int64_t terms, const T* a, const T* b, T* c, st
   }
 }
 
+// c = the first `rows` of the panel of A, and at most one more, by the panel of B.
+template <int Rows, class T>
+inline void multiply_rows(std::int64_t rows, std::int64_t terms, const T* a, const T* b, T* c, std::int64_t ldc) {
+  if constexpr (Rows > 2) {
+    if (rows <= Rows - 2) return multiply_rows<Rows - 2>(rows, terms, a, b, c, ldc);
+  }
+  multiply_panels<Rows>(terms, a, b, c, ldc, false);
+}
+
 // A register tile that sticks out of C goes through a buffer.
 template <class T>
 inline void multiply_edge(std::int64_t terms, const T* a, const T* b, T* c, std::int64_t ldc, bool accumulate,
                           std::int64_t rows, std::int64_t columns) {
   alignas(64) T tile[register_rows * register_columns<T>];
-  multiply_panels(terms, a, b, tile, register_columns<T>, false);
+  multiply_rows<register_rows>(rows, terms, a, b, tile, register_columns<T>);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) {
       const T value = tile[i * register_columns<T> + j];
@@ -159,7 +204,7 @@ void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, gemm_blocks::
       for (std::int64_t i = 0; i < m; i += rows) {
         T* tile = c + i * ldc + j;
         if (i + rows <= m && j + columns <= n)
-          multiply_panels(terms, packed_a + i * terms, packed_b + j * terms, tile, ldc, add);
+          multiply_panels<rows>(terms, packed_a + i * terms, packed_b + j * terms, tile, ldc, add);
         else
           multiply_edge(terms, packed_a + i * terms, packed_b + j * terms, tile, ldc, add,
                         std::min<std::int64_t>(rows, m - i), std::min<std::int64_t>(columns, n - j));

@@ -94,6 +94,12 @@ TYPED_TEST(OwnGemm, MatchesPlainLoops) {
         this->check(Case<TypeParam>(bits & 1, bits & 2, bits & 4, s[0], s[1], s[2], gap));
 }
 
+TYPED_TEST(OwnGemm, MatchesPlainLoopsForEveryRemainderOfRowsAndTerms) {
+  for (std::int64_t rows = 1; rows <= 29; ++rows)
+    for (int bits = 0; bits < 8; ++bits)
+      this->check(Case<TypeParam>(bits & 1, bits & 2, bits & 4, rows, 30 + rows, 16 + rows, 1));
+}
+
 TYPED_TEST(OwnGemm, MatchesPlainLoopsOverSeveralTilesAndShares) {
   for (int bits = 0; bits < 8; ++bits) {
     this->check(Case<TypeParam>(bits & 1, bits & 2, bits & 4, 700, 530, 20, 1));
