@@ -3,8 +3,12 @@
 // the accuracy of a short training.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "core/cpu/parallel.h"
 #include "core/io/file.h"
@@ -21,6 +25,7 @@
 #include "tests/train/precision_session.h"
 #include "train/cli/cli.h"
 #include "train/report/metrics_log.h"
+#include "train/run/auto_precision.h"
 
 namespace hearth::train {
 namespace {
@@ -102,6 +107,29 @@ TEST(AutoPrecision, TakesBf16WhereItIsMultipliedAndKnownToBeAccurate) {
   EXPECT_NO_THROW(take_steps(*session, 0, 2, -1, -1, eager(*session)));
   session->restart();
   expect_settled(*session, {"O2", "bf16", "in hardware"});
+}
+
+TEST(AutoPrecision, TakesBf16ForTheTypesOfModelInTheTableOfPrecisionMd) {
+  const std::string page = read_text(test::source_dir() + "/docs/precision.md");
+  std::istringstream table(page.substr(page.find("<!-- precision_seeds begin -->")));
+  std::set<std::string> compared, met;
+  std::string line;
+  for (int number = 0; std::getline(table, line) && !contains(line, "precision_seeds end"); ++number) {
+    std::istringstream cells(line);
+    std::string name, type;
+    cells >> name >> name >> name >> type;
+    if (number > 2) compared.insert(type);
+  }
+  EXPECT_GE(compared.size(), 4u);
+  const cpu::amx::EmulateTiles emulate;
+  for (const auto& file : std::filesystem::directory_iterator(test::source_dir() + "/examples/configs")) {
+    LoadedConfig loaded = load_config(file.path().string(), {R"(precision={"level": "auto"})"});
+    const std::string type = loaded.config.model.type();
+    settle_precision(loaded, Device());
+    EXPECT_EQ(loaded.config.precision.level == PrecisionLevel::O2, compared.contains(type)) << file.path();
+    met.insert(type);
+  }
+  EXPECT_TRUE(std::includes(met.begin(), met.end(), compared.begin(), compared.end()));
 }
 
 TEST(AutoPrecision, ConvolutionsOfAStepRunOnTiles) {
