@@ -39,7 +39,11 @@ class BackwardPass {
   }
 
   void run(const std::shared_ptr<GradState>& root, const Tensor& dy) {
-    deliver(root, dy);
+    // An op that hands on a leaf's own gradient would seem to have written there.
+    const bool is_of_leaf = std::any_of(expected_.begin(), expected_.end(), [&](const auto& leaf) {
+      return leaf.first->grad.defined() && leaf.first->grad.same_storage(dy);
+    });
+    deliver(root, is_of_leaf ? dy.clone() : dy, false);
     const NoGrad no_grad;
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), before);
@@ -51,6 +55,7 @@ class BackwardPass {
       const profiler::Scope scope(node->name());
       std::optional<Arrived> arrived;
       if (profiler::enabled()) arrived = {dy_of_node.shape(), dy_of_node.byte_size(), dy_of_node.storage()};
+      const std::uint64_t open = open_sums(node->inputs);
       std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
       const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
       HEARTH_CHECK(InternalError, gradients.size() == inputs.size(), node->name(), ": backward returned ",
@@ -59,7 +64,7 @@ class BackwardPass {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] == nullptr) continue;
         if (gradients[i].defined()) check_fits(*inputs[i], gradients[i], node->name(), i);
-        deliver(inputs[i], std::move(gradients[i]));
+        deliver(inputs[i], std::move(gradients[i]), i < 64 && (open >> i & 1) != 0);
       }
     }
   }
@@ -131,18 +136,32 @@ class BackwardPass {
                  state.device, " a gradient on ", gradient.device(), "; make it on the device of dy");
   }
 
-  void deliver(const std::shared_ptr<GradState>& state, Tensor gradient) {
+  /// Of the first 64 inputs a bit each: whether the op may add to the sum so far (NeedsGrad::sum_so_far) or write the
+  /// leaf's gradient (make). What comes back in that memory has been added then, as nobody else holds it.
+  static std::uint64_t open_sums(std::span<const std::shared_ptr<GradState>> inputs) {
+    std::uint64_t open = 0;
+    for (std::size_t i = 0; i < std::min<std::size_t>(inputs.size(), 64); ++i) {
+      const GradState* const state = inputs[i].get();
+      const bool is =
+          state != nullptr && (state->node != nullptr ? state->pending.defined() && state->pending.sole_owner()
+                                                      : state->grad.defined() && state->hooks.empty());
+      open |= static_cast<std::uint64_t>(is) << i;
+    }
+    return open;
+  }
+
+  void deliver(const std::shared_ptr<GradState>& state, Tensor gradient, bool open) {
     if (state->node == nullptr) {
       if (gradient.defined()) {
         if (widens(*state, gradient)) gradient = gradient.contiguous().to(DType::f32);
         if (state->hooks.empty())
-          accumulate_leaf(*state, std::move(gradient));
+          accumulate_leaf(*state, std::move(gradient), open);
         else
-          add_pending(*state, std::move(gradient));
+          add_pending(*state, std::move(gradient), open);
       }
       // In the backward pass of a recomputed part the last contribution is not known; the outer pass gets there later.
       if (--expected_[state.get()] == 0 && !is_recomputing()) {
-        if (state->pending.defined()) accumulate_leaf(*state, take_pending(*state));
+        if (state->pending.defined()) accumulate_leaf(*state, take_pending(*state), false);
         for (const auto& hook : state->ready_hooks) hook();
       }
       return;
@@ -152,32 +171,34 @@ class BackwardPass {
       heap_.push_back(state);
       std::push_heap(heap_.begin(), heap_.end(), before);
     }
-    add_pending(*state, std::move(gradient));
+    add_pending(*state, std::move(gradient), open);
   }
 
-  /// Whether an op has added its contribution itself (NeedsGrad::sum_so_far, make).
+  /// Whether an op has added its contribution itself to an open sum.
   static bool is_written_in_place(const Tensor& gradient, const Tensor& sum) {
     return gradient.bytes() == sum.bytes() && gradient.same_storage(sum);
   }
 
-  static void add_pending(GradState& state, Tensor gradient) {
+  static void add_pending(GradState& state, Tensor gradient, bool open) {
     if (!state.pending.defined()) {
       state.pending = std::move(gradient);
       return;
     }
-    if (is_written_in_place(gradient, state.pending)) return;
+    if (open && is_written_in_place(gradient, state.pending)) return;
     if (!state.pending.is_contiguous() || !state.pending.sole_owner()) state.pending = state.pending.clone();
     add(state.pending, gradient);
   }
 
-  /// The whole gradient of this pass, as hooks leave it.
+  /// The whole gradient of this pass, as hooks leave it. They may write to what they get; what they give may be
+  /// others'.
   static Tensor take_pending(GradState& state) {
     Tensor gradient = std::exchange(state.pending, {});
+    if (!state.hooks.empty() && !gradient.sole_owner()) gradient = gradient.clone();
     for (const auto& hook : state.hooks) {
       Tensor replacement = hook(gradient);
       if (!replacement.defined()) continue;
       check_replacement(state, replacement);
-      gradient = std::move(replacement);
+      gradient = replacement.sole_owner() ? std::move(replacement) : replacement.clone();
     }
     return gradient;
   }
@@ -191,13 +212,13 @@ class BackwardPass {
                  gradient.device(), " for a tensor on ", state.device, "; move it with to(device)");
   }
 
-  static void accumulate_leaf(GradState& state, Tensor gradient) {
+  static void accumulate_leaf(GradState& state, Tensor gradient, bool open) {
     if (!state.grad.defined()) {
       state.grad = gradient.sole_owner() && gradient.is_contiguous() ? std::move(gradient) : gradient.clone();
       state.is_zero = false;
       return;
     }
-    if (!is_written_in_place(gradient, state.grad)) {
+    if (!open || !is_written_in_place(gradient, state.grad)) {
       if (state.is_zero)
         state.grad.copy_from(gradient);
       else

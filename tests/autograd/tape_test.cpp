@@ -199,6 +199,76 @@ struct AddShared {
   std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy, dy}; }
 };
 
+/// y = a + the transpose of b, [n, n]; the gradient of b is dy seen from the side.
+struct AddTransposed {
+  static constexpr OpInfo info{.name = "add_transposed"};
+  struct Saved {};
+  static Tensor turned(const Tensor& x) {
+    return Tensor::view(x.storage(), x.shape(), {1, x.dim(0)}, 0, x.dtype(), x.device());
+  }
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
+    return map2(a, turned(b).contiguous(), [](double x, double y) { return x + y; });
+  }
+  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy, turned(dy)}; }
+};
+
+TEST(Tape, OneGradientHandedToATensorTwiceCountsTwice) {
+  const auto sum = [](const Tensor& a, const Tensor& b) { return record(AddShared{}, a, b); };
+  const Tensor one = Tensor::of<double>({2}, {1.0, 1.0});
+  const auto gradient_of = [&](const auto& f) {
+    const Tensor w = leaf({1, 2});
+    backward(total(f(multiply(w, one))));
+    return grad_of(w).to_doubles();
+  };
+  EXPECT_EQ(gradient_of([&](const Tensor& h) { return sum(h, h); }), (std::vector<double>{2, 2}));
+  EXPECT_EQ(gradient_of([&](const Tensor& h) { return sum(sum(h, h), h); }), (std::vector<double>{3, 3}));
+  EXPECT_EQ(gradient_of([&](const Tensor& h) { return sum(sum(h, h), sum(h, h)); }), (std::vector<double>{4, 4}));
+  EXPECT_EQ(gradient_of([&](const Tensor& h) {
+              return sum(sum(h, leaf({1, 1})), sum(h, leaf({1, 1})));
+            }),
+            (std::vector<double>{2, 2}));
+  int in_place = 0;
+  EXPECT_EQ(gradient_of([&](const Tensor& h) {
+              const Tensor first = record(AddInPlace{&in_place}, h, one);
+              return sum(first, sum(h, h));
+            }),
+            (std::vector<double>{3, 3}));
+  EXPECT_EQ(in_place, 1) << "the sum of two was no longer anybody else's";
+
+  const Tensor square = Tensor::of<double>({2, 2}, {1, 2, 3, 4}), w = requires_grad(square.clone());
+  const Tensor h = multiply(w, Tensor::full({2, 2}, 1.0, DType::f64));
+  backward(total(multiply(record(AddTransposed{}, h, h), square)));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{2, 5, 5, 8}));
+
+  const Tensor hooked = leaf({1, 2});
+  register_hook(hooked, [](const Tensor&) { return Tensor(); });
+  backward(total(sum(hooked, hooked)));
+  EXPECT_EQ(grad_of(hooked).to_doubles(), (std::vector<double>{2, 2}));
+  backward(sum(hooked, one), grad_of(hooked));
+  EXPECT_EQ(grad_of(hooked).to_doubles(), (std::vector<double>{4, 4})) << "its own gradient as dy";
+  const Tensor plain = leaf({1, 2});
+  backward(total(sum(plain, one)));
+  backward(sum(plain, one), grad_of(plain));
+  EXPECT_EQ(grad_of(plain).to_doubles(), (std::vector<double>{2, 2})) << "its own gradient as dy";
+}
+
+TEST(Tape, AHookMayWriteToItsGradient) {
+  const Tensor w = leaf({1, 2});
+  const Tensor one = Tensor::of<double>({2}, {1.0, 1.0}), h = multiply(w, one), k = multiply(w, one);
+  const Tensor kept = Tensor::of<double>({2}, {7.0, 7.0});
+  register_hook(k, [](const Tensor& dy) {
+    dy.fill_(100);
+    return Tensor();
+  });
+  backward(total(record(AddShared{}, h, k)));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{101, 101})) << "h has the same dy, and keeps it";
+  const Tensor v = leaf({1, 2}), from_v = multiply(v, one);
+  register_hook(from_v, [&](const Tensor&) { return kept; });
+  backward(total(record(AddShared{}, from_v, from_v)));
+  EXPECT_EQ(grad_of(v).to_doubles(), (std::vector<double>{7, 7}));
+  EXPECT_EQ(kept.to_doubles(), (std::vector<double>{7, 7}));
+}
+
 TEST(Tape, HooksSeeAndReplaceTheWholeGradientOfAPass) {
   const Tensor a = leaf({2, 3}), b = leaf({5, 7});
   const Tensor square = multiply(a, a);
