@@ -56,6 +56,16 @@ std::int64_t Batch::rows() const {
   return 0;
 }
 
+void ignore_labels(Batch& batch, std::int64_t number) {
+  const Tensor given = batch.find("labels");
+  if (!given.defined() || given.dtype() != DType::i64) return;
+  const Tensor labels = given.to(Device{}).clone();
+  const std::span all(labels.data<std::int64_t>(), static_cast<std::size_t>(labels.size()));
+  std::replace(all.begin(), all.end(), number, ignored_label);
+  batch.counted = labels.size() - std::count(all.begin(), all.end(), ignored_label);
+  batch.set("labels", labels.to(given.device()));
+}
+
 bool same_but_for_rows(const Batch& a, const Batch& b) {
   return same_names(a, b, [](const Batch::Named& x, const Batch::Named& y) {
     const Shape &s = x.tensor.shape(), &t = y.tensor.shape();

@@ -74,6 +74,10 @@ class HEARTH_API Batch {
   std::vector<Named> tensors_;
 };
 
+/// Labels of this number become ignored_label, and Batch::counted says how many others there are. Of labels that are
+/// not i64, nothing.
+HEARTH_API void ignore_labels(Batch& batch, std::int64_t number);
+
 /// Whether two batches hold tensors of the same names and dtypes and, but for the number of rows, the same shapes.
 HEARTH_API bool same_but_for_rows(const Batch& a, const Batch& b);
 /// Whether two batches hold tensors of the same names, dtypes and shapes.

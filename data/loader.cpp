@@ -385,6 +385,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
       fill_with_readable(space, cancelled, made);
     else
       maker_->fill(batch, space, cancelled);
+    if (options.ignored && !cancelled()) ignore_labels(batch, *options.ignored);
   }
 
   /// Fills a batch; for each bad sample the next one that can be read stands in. Which these are depends on the data

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct LoaderOptions {
   double stuck_seconds = 0;
   /// Such seconds after which next() ends with a DataError instead; 0: never.
   double stuck_limit_seconds = 0;
+  /// i64 labels of this number become ignored_label, and Batch::counted says how many others there are.
+  std::optional<std::int64_t> ignored{};
 };
 
 /// What a loader did in a while. Its first `prefetch` batches after a start and after each seek() count as warm-up.

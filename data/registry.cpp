@@ -383,7 +383,8 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, Dev
                  .first_batch = first_batch,
                  .quarantine = quarantine_of(train),
                  .stuck_seconds = options.stuck_seconds,
-                 .stuck_limit_seconds = options.stuck_limit_seconds});
+                 .stuck_limit_seconds = options.stuck_limit_seconds,
+                 .ignored = ignored});
 }
 
 Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target,
@@ -397,7 +398,8 @@ Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_si
                  .part = of_rank,
                  .quarantine = quarantine_of(part),
                  .stuck_seconds = options.stuck_seconds,
-                 .stuck_limit_seconds = options.stuck_limit_seconds});
+                 .stuck_limit_seconds = options.stuck_limit_seconds,
+                 .ignored = ignored});
 }
 
 std::shared_ptr<Quarantine> DataSplits::quarantine_of(const DatasetPointer& part) const {

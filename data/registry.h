@@ -101,7 +101,8 @@ struct HEARTH_API DataSplits {
   DataOptions options;
   /// Of train, valid and test: null where a bad sample ends the run, and where there is no such split.
   std::array<std::shared_ptr<Quarantine>, 3> quarantines{};
-  std::shared_ptr<ReadCache> cache{};  ///< through which the files are read, or null
+  std::shared_ptr<ReadCache> cache{};     ///< through which the files are read, or null
+  std::optional<std::int64_t> ignored{};  ///< as LoaderOptions has it, of all loaders
 
   /// That of one of the splits; null where it has none.
   std::shared_ptr<Quarantine> quarantine_of(const DatasetPointer& part) const;

@@ -32,10 +32,10 @@ class BestEvaluation {
   std::int64_t worse() const { return worse_; }
   /// Begins to count anew; the best stays.
   void forgive() { worse_ = 0; }
-  /// "the best valid loss was 0.5 at step 20"
+  /// "the best valid loss was 0.5, first at step 20"
   std::string text(const Session& session) const {
     if (step_ < 0) return "none was finite";
-    return join_text("the best ", session.best_by(), " was ", best_, " at step ", step_);
+    return join_text("the best ", session.best_by(), " was ", best_, ", first at step ", step_);
   }
 
  private:

@@ -6,13 +6,11 @@
 
 #include "core/creation.h"
 #include "core/run_on.h"
+#include "data/batch.h"
 #include "ops/ops.h"
 
 namespace hearth::train {
 namespace {
-
-// Where no label is ignored, none has this.
-constexpr std::int64_t no_class = -100;
 
 /// A loss of classes, as its fields say.
 struct ClassLossFields {
@@ -31,8 +29,8 @@ void describe_rows(Fields<T>& f) {
   f.integer("ignore_index", &T::ignore_index, {},
             "Samples with this label do not count. Of sequences whose ids are predicted it is -100.");
   f.number("class_weights", &T::class_weights, {.above = 0},
-           "What a sample of each class counts for, one number a class; empty: all the same. The mean is by the sum of "
-           "the weights in a batch, of soft labels by the number of samples.");
+           "What a sample of each class counts for, one number a class; empty: all the same. The mean over the "
+           "samples of a step, or of an evaluation, is by the sum of their weights, of soft labels by their number.");
 }
 void describe(Fields<CrossEntropyFields>& f) {
   f.number("label_smoothing", &CrossEntropyFields::label_smoothing, {.min = 0, .below = 1},
@@ -81,7 +79,7 @@ Tensor targets_like(const Tensor& outputs, const Tensor& labels, const Constant&
   if (labels.dtype() == DType::i64 && labels.rank() == 1 && labels.dim(0) == rows) {
     const std::int64_t classes = outputs.dim(1);
     run_on(labels.device(),
-           [&](auto& stream) { kernels::require_class_labels(stream, op, labels, classes, no_class); });
+           [&](auto& stream) { kernels::require_class_labels(stream, op, labels, classes, data::ignored_label); });
     Tensor known = numbers.on(labels.device());
     if (!known.defined() || known.size() != classes) known = class_numbers(classes).to(labels.device());
     return equal(reshape(labels, {rows, 1}), known).to(outputs.dtype());
@@ -103,24 +101,30 @@ Loss elementwise(const char* op, F&& f) {
   return loss;
 }
 
+/// Labels of which those that do not count are data::ignored_label, whatever number they had.
+Tensor with_ignored(const Tensor& labels, std::int64_t ignored) {
+  if (ignored == data::ignored_label || is_floating(labels.dtype())) return labels;
+  return where(not_equal(labels, static_cast<double>(ignored)), labels, static_cast<double>(data::ignored_label));
+}
+
 /// [rows]: what each counts for in the mean, its class's weight; 0 where it is ignored.
-Tensor row_weights(const Tensor& labels, const Tensor& weights, std::int64_t ignored, DType dtype) {
+Tensor row_weights(const Tensor& labels, const Tensor& weights, DType dtype) {
   const Tensor rows = reshape(labels, {-1});
-  const Tensor counts = not_equal(rows, static_cast<double>(ignored));
+  const Tensor counts = not_equal(rows, static_cast<double>(data::ignored_label));
   if (!weights.defined()) return counts.to(dtype);
   return where(counts, index_select(weights, 0, where(counts, rows, 0.0)), 0.0);
 }
 
 /// Sum over the classes of target * weight * -log p, for each row; 0 where it is ignored.
 Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const ClassLossFields& o, const Tensor& weights) {
-  const CrossEntropyOptions each{.ignore_index = o.ignore_index, .reduction = Reduction::none};
+  const CrossEntropyOptions each{.reduction = Reduction::none};
   const double even = o.label_smoothing / static_cast<double>(logits.dim(-1)), kept = 1 - o.label_smoothing;
   if (is_floating(labels.dtype()))
     return cross_entropy(logits, mul(add(mul(labels.to(weights.dtype()), kept), even), weights), each);
-  const Tensor of_labels = row_weights(labels, weights, o.ignore_index, weights.dtype());
+  const Tensor of_labels = row_weights(labels, weights, weights.dtype());
   const Tensor hard = mul(reshape(cross_entropy(logits, labels, each), {-1}), of_labels);
   if (even == 0) return hard;
-  const Tensor counts = row_weights(labels, {}, o.ignore_index, weights.dtype());
+  const Tensor counts = row_weights(labels, {}, weights.dtype());
   const Tensor all = reshape(cross_entropy(logits, expand(weights, logits.shape()), each), {-1});
   return add(mul(hard, kept), mul(mul(all, counts), even));
 }
@@ -134,8 +138,7 @@ Tensor cross_entropy_by_class(const Tensor& logits, const Tensor& labels, const 
   const DType dtype = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor weights = given.defined() ? given.to(dtype) : Tensor();
   Tensor losses;
-  if (!weights.defined() || o.gamma > 0)
-    losses = cross_entropy(logits, labels, {.ignore_index = o.ignore_index, .reduction = Reduction::none});
+  if (!weights.defined() || o.gamma > 0) losses = cross_entropy(logits, labels, {.reduction = Reduction::none});
   Tensor counted = weights.defined() ? weighted_losses(logits, labels, o, weights) : losses;
   if (o.gamma > 0) {
     // Above 0, so that the logarithm and its gradient are finite where a row is right.
@@ -144,18 +147,30 @@ Tensor cross_entropy_by_class(const Tensor& logits, const Tensor& labels, const 
     counted = mul(reshape(exp(mul(log(wrong), o.gamma)), counted.shape()), counted);
   }
   if (is_floating(labels.dtype())) return mean(counted);
-  return div(sum(counted), maximum(sum(row_weights(labels, weights, o.ignore_index, dtype)), 1e-12));
+  return div(sum(counted), maximum(sum(row_weights(labels, weights, dtype)), 1e-12));
+}
+
+/// Loss::weight. Labels on the host do not wait for the device of the run.
+std::function<Tensor(const Tensor&)> weight_of_labels(const ClassLossFields& o, const Constant& placed) {
+  const Tensor on_host = placed.on({});
+  return [on_host, placed, ignored = o.ignore_index](const Tensor& labels) {
+    const Device device = labels.device();
+    if (is_floating(labels.dtype()))
+      return Tensor::full({1}, static_cast<double>(labels.size() / labels.dim(-1)), DType::f64, device);
+    const Tensor weights = device.is_cpu() ? on_host : placed.on(device);
+    return reshape(sum(row_weights(with_ignored(labels, ignored), weights, DType::f64)), {1});
+  };
 }
 
 Loss class_loss(const ClassLossFields& o) {
   Loss loss;
   if (o.class_weights.empty() && o.gamma == 0) {
     loss = [o](const Tensor& outputs, const Tensor& labels) {
-      return cross_entropy(outputs, labels, {.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index});
+      return cross_entropy(outputs, with_ignored(labels, o.ignore_index), {.label_smoothing = o.label_smoothing});
     };
     loss.of_head = [o](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels, const Tensor& correct) {
-      return linear_cross_entropy(x, w, b, labels,
-                                  {.label_smoothing = o.label_smoothing, .ignore_index = o.ignore_index}, correct);
+      return linear_cross_entropy(x, w, b, with_ignored(labels, o.ignore_index), {.label_smoothing = o.label_smoothing},
+                                  correct);
     };
     loss.is_likelihood = o.label_smoothing == 0;
   } else {
@@ -166,9 +181,10 @@ Loss class_loss(const ClassLossFields& o) {
     };
     place({}, 0);
     loss = [o, weights](const Tensor& outputs, const Tensor& labels) {
-      return cross_entropy_by_class(outputs, labels, o, weights.on(outputs.device()));
+      return cross_entropy_by_class(outputs, with_ignored(labels, o.ignore_index), o, weights.on(outputs.device()));
     };
     loss.place = place;
+    if (!o.class_weights.empty()) loss.weight = weight_of_labels(o, weights);
   }
   loss.ignored_label = o.ignore_index;
   loss.labels = LabelKind::classes;

@@ -22,10 +22,14 @@ enum class LabelKind : std::uint8_t {
 /// mean over the samples that count.
 struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)> {
   using function::function;
-  /// Samples with this label do not count; without a value all do. Batches of one step are weighed accordingly.
+  /// Samples with this label do not count; without a value all do. Batches of one step are weighed accordingly. In a
+  /// run it is data::ignored_label, which its loaders put in the place of another one.
   std::optional<std::int64_t> ignored_label;
   LabelKind labels = LabelKind::any;
   std::int64_t class_weights = 0;  ///< how many classes have weights; 0: it is of any number of classes
+  /// What the loss of these labels counts for beside that of others, f64 [1] on their device: the sum of the weights of
+  /// their classes. Empty: as many as count.
+  std::function<Tensor(const Tensor& labels)> weight;
   /// The loss is the mean of -log of the probability that the outputs give to the labels, so that e^loss is a
   /// perplexity.
   bool is_likelihood = false;

@@ -62,10 +62,10 @@ std::int64_t kind_of(const data::Batch& batch) {
 
 /// What a rank tells the others before a step.
 struct Told {
-  std::int64_t samples = 0, labels = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
+  std::int64_t samples = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
   std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0;
   std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
-  double lr = 0;
+  double lr = 0, labels = 0;               // the latter by their classes' weights
   static constexpr std::int64_t numbers = 14;
 };
 static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
@@ -137,8 +137,9 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
     const Tensor of_piece = piece.find("labels");
     if (!loss.ignored_label || !of_piece.defined() || is_floating(of_piece.dtype())) continue;
     may_ignore = true;
-    labels[i] = label_counts(std::span(&of_piece, 1), *loss.ignored_label).item();
-    mine.labels += static_cast<std::int64_t>(labels[i]);
+    labels[i] =
+        loss.weight ? loss.weight(of_piece).item() : label_counts(std::span(&of_piece, 1), *loss.ignored_label).item();
+    mine.labels += labels[i];
   }
   if (!alike) mine.kind = -1 - rank();
   Tensor all = Tensor::zeros({size() * Told::numbers}, DType::i64);
@@ -149,7 +150,8 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
   step_ = {.first_piece = each_ * rank()};
   wishes_ = {};
   last_times_.clear();
-  std::int64_t all_labels = 0, kind = 0;
+  double all_labels = 0;
+  std::int64_t kind = 0;
   for (int other = 0; other < size(); ++other) {
     const Told& one = told[other];
     last_times_.push_back({1e-9 * static_cast<double>(one.whole_ns), 1e-9 * static_cast<double>(one.busy_ns)});
@@ -171,16 +173,15 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
     wishes_.shows_progress = wishes_.shows_progress || one.shows_progress != 0;
     wishes_.bad_samples = wishes_.bad_samples || one.bad_samples != 0;
   }
-  const auto part_of = [](double part, std::int64_t whole) {
-    return whole > 0 ? part / static_cast<double>(whole) : 0;
-  };
+  const auto part_of = [](double part, double whole) { return whole > 0 ? part / whole : 0; };
+  const auto all_samples = static_cast<double>(step_.samples);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto count = static_cast<double>(pieces[i].count());
     StepPart::Piece& piece = step_.of_pieces.emplace_back();
-    piece.weight = may_ignore ? part_of(labels[i], all_labels) : part_of(count, step_.samples);
-    piece.losses = !may_ignore              ? count
-                   : pieces[i].counted >= 0 ? labels[i]
-                                            : piece.weight * static_cast<double>(step_.samples);
+    piece.weight = may_ignore ? part_of(labels[i], all_labels) : part_of(count, all_samples);
+    piece.losses = !may_ignore                              ? count
+                   : pieces[i].counted >= 0 && !loss.weight ? labels[i]
+                                                            : piece.weight * all_samples;
   }
   if (may_ignore) {
     step_.weights = Tensor::empty({static_cast<std::int64_t>(pieces.size()), 2}, DType::f64);

@@ -34,6 +34,12 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   HEARTH_CHECK(ConfigError, plan.batches_per_epoch >= 1, "/train/batch_size: ", options.batch_size,
                " is more than the ", data.train->size(), " training samples; use a smaller batch");
   plan.steps_per_epoch = static_cast<double>(plan.batches_per_epoch) / static_cast<double>(options.accumulate);
+  if (options.epochs) {
+    const double batches = static_cast<double>(*options.epochs) * static_cast<double>(plan.batches_per_epoch);
+    HEARTH_CHECK(ConfigError, static_cast<double>(options.accumulate) <= batches, "/train/accumulate: an update of ",
+                 options.accumulate, " batches, but /train/epochs: ", *options.epochs, " have ", batches,
+                 "; accumulate fewer, or train for more epochs");
+  }
   plan.total_steps = options.steps ? *options.steps
                                    : optim::steps_of_epochs(static_cast<double>(*options.epochs), plan.steps_per_epoch);
   return plan;
@@ -62,6 +68,15 @@ optim::GradScalerOptions loss_scale_options(const PrecisionOptions& options) {
 
 // Chunks cost some time for the memory that they save, which is little where the vocabulary is small.
 constexpr std::int64_t fewest_chunked_pieces = 16384;
+
+/// Has loaders give ignored labels one number.
+void leave_out_ignored(Loss& loss, data::DataSplits& data) {
+  if (!loss.ignored_label || *loss.ignored_label == data::ignored_label) return;
+  const data::AugmentOptions& augment = data.options.augment;
+  HEARTH_CHECK(ConfigError, augment.mixup == 0 && augment.cutmix == 0, "/loss/ignore_index: ", *loss.ignored_label,
+               " beside data.augment.mixup or cutmix, which mix labels; leave out the one or the other");
+  data.ignored = std::exchange(loss.ignored_label, data::ignored_label);
+}
 
 /// The model as one whose loss is taken of its features; null where it is taken of its outputs.
 models::VocabularyModel* chunked_model(nn::Module& model, const Loss& loss, std::optional<bool> asked) {
@@ -163,6 +178,7 @@ void Session::build() {
   loss = config.loss.make();
   task->check(loss);
   if (loss.place) loss.place(device_, input.classes);
+  leave_out_ignored(loss, data);
   chunked = chunked_model(*model, loss, config.train.chunked_head);
   if (trains_) prepare_training();
   const OriginScope of_average = OriginScope::of_op("average");

@@ -40,9 +40,13 @@ struct Meter {
   double loss_sum = 0;
   std::int64_t correct = 0;
   std::int64_t samples = 0;
+  double weight = 0;                         ///< of an evaluation: what its losses count for together; 0: `samples`
   std::shared_ptr<const Metrics> metrics{};  ///< what the task measured in an evaluation; else null
   void clear() { *this = {}; }
-  double loss() const { return samples ? loss_sum / static_cast<double>(samples) : 0; }
+  double loss() const {
+    const double whole = weight > 0 ? weight : static_cast<double>(samples);
+    return whole > 0 ? loss_sum / whole : 0;
+  }
   double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
 };
 

@@ -31,17 +31,24 @@ namespace {
 // Random operations of one forward pass, at most, so that a million batches fit in a step.
 constexpr std::uint32_t max_random_ops = 1 << 12;
 
-// What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count, of the
-// labels that do, which only the device knows.
+// What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count or classes
+// have weights, of the labels' weights, which only the device knows.
 struct Share {
   double of_samples = 1;
-  Tensor of_labels{};  // f64 [1]; undefined where all count, and where there is one batch
-  Tensor labels{};     // f64 [1]: how many count; undefined where the meter counts rows
+  Tensor of_labels{};  // f64 [1]; undefined where all count alike, and where there is one batch
+  Tensor labels{};     // f64 [1]: for how many losses the mean stands; undefined where the meter counts rows
   double losses = 0;   // for how many losses the mean stands, where `labels` does not tell
 };
 
 Tensor element_of(const Tensor& all, std::size_t i) {
   return Tensor::view(all.storage(), {1}, {1}, static_cast<std::int64_t>(i), all.dtype(), all.device());
+}
+
+/// f64 [parts]: what each part of the labels counts for.
+Tensor weights_of(const Loss& loss, std::span<const Tensor> labels) {
+  std::vector<Tensor> each;
+  for (const Tensor& part : labels) each.push_back(loss.weight(part));
+  return concat(each, 0);
 }
 
 std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inputs, std::int64_t samples) {
@@ -61,9 +68,10 @@ std::vector<Share> shares_of(const Loss& loss, std::span<const data::Batch> inpu
     return held;
   }
   const Tensor counts = label_counts(labels, *loss.ignored_label);
-  const Tensor parts = inputs.size() > 1 ? label_weights(counts) : Tensor();
+  const Tensor parts = inputs.size() > 1 ? label_weights(loss.weight ? weights_of(loss, labels) : counts) : Tensor();
+  const Tensor losses = loss.weight && parts.defined() ? mul(parts, sum(counts)) : counts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].counted >= 0) held[i].labels = element_of(counts, i);
+    if (inputs[i].counted >= 0) held[i].labels = element_of(losses, i);
     if (!parts.defined()) continue;
     held[i].of_labels = element_of(parts, i);
     // So that the sum is that of the mean over all rows.
@@ -251,9 +259,11 @@ data::Batch on_device(Session& session, const data::Batch& batch) {
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
   std::vector<data::Batch> inputs;
   std::int64_t samples = 0;
-  for (const data::Batch& batch : batches) {
-    inputs.push_back(on_device(session, batch));
+  for (data::Batch batch : batches) {
+    // A loader of the run has done it.
+    if (session.data.ignored) data::ignore_labels(batch, *session.data.ignored);
     samples += batch.count();
+    inputs.push_back(on_device(session, batch));
   }
   if (session.ranks) {
     const StepPart& part = session.ranks->step();
@@ -268,12 +278,15 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
   return result;
 }
 
-void evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics) {
+double evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics) {
   session.set_switches();
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   const Tensor loss = session.task->loss(session, input, {.correct = sums.correct, .metrics = metrics});
-  add_loss(sums.loss, loss, static_cast<double>(input.count()));
+  const double weight =
+      session.loss.weight ? session.loss.weight(input["labels"]).item() : static_cast<double>(input.count());
+  add_loss(sums.loss, loss, weight);
+  return weight;
 }
 
 EvaluationScope::EvaluationScope(Session& session)
@@ -310,21 +323,23 @@ Meter evaluate_by_ranks(Session& session, const data::DatasetPointer& part, cons
   const std::int64_t batches = loader.batches_per_epoch(), rounds = (batches + ranks - 1) / ranks;
   const Tensor losses = Tensor::zeros({rounds}, DType::f64, session.device()),
                correct = Tensor::zeros({rounds}, DType::i64, session.device()),
-               samples = Tensor::zeros({rounds}, DType::i64);
+               samples = Tensor::zeros({rounds}, DType::i64), weights = Tensor::zeros({rounds}, DType::f64);
   for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
     const data::Batch batch = on_device(session, loader.next());
     const auto at = static_cast<std::size_t>(round);
-    evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
+    weights.data<double>()[round] =
+        evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
     samples.data<std::int64_t>()[round] = batch.count();
   }
   Meter meter{.metrics = metrics};
   const Tensor all_losses = of_all_ranks(group, losses), all_correct = of_all_ranks(group, correct),
-               all_samples = of_all_ranks(group, samples);
+               all_samples = of_all_ranks(group, samples), all_weights = of_all_ranks(group, weights);
   for (std::int64_t i = 0; i < batches; ++i) {
     const std::int64_t at = i % ranks * rounds + i / ranks;
     meter.loss_sum += all_losses.data<const double>()[at];
     meter.correct += all_correct.data<const std::int64_t>()[at];
     meter.samples += all_samples.data<const std::int64_t>()[at];
+    meter.weight += all_weights.data<const double>()[at];
   }
   if (metrics) metrics->reduce(group);
   return meter;
@@ -351,7 +366,7 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   const Sums sums(session.device());
   Meter meter{.metrics = metrics};
   visit_batches(session, part, std::numeric_limits<std::int64_t>::max(), [&](const data::Batch& batch) {
-    evaluation_step(session, batch, sums, metrics.get());
+    meter.weight += evaluation_step(session, batch, sums, metrics.get());
     meter.samples += batch.count();
   });
   sums.read(meter);

@@ -21,8 +21,8 @@ cuda::Feed& feed_of(Session& session);
 
 /// One update: accumulates the gradients of the batches' losses, decides (found-inf check, clipping, loss scale), and
 /// applies the optimizer and the moving average. The gradient is the mean over all samples of all batches, but for
-/// those whose label does not count (Loss::ignored_label). Losses and correct predictions are added to the session's
-/// interval.
+/// those whose label does not count (Loss::ignored_label), by Loss::weight if there is one. Losses and correct
+/// predictions are added to the session's interval.
 ///
 /// On the CPU without loss scaling: DivergedError, before the weights are touched, if the loss or a gradient is not
 /// finite; it names the first parameter with such a gradient. Elsewhere nothing waits, and Session::read_interval()
@@ -34,9 +34,9 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 StepResult begin_step(Session& session, std::int64_t samples);
 void run_step(Session& session, std::span<const data::Batch> inputs);
 
-/// One batch of an evaluation: adds its loss and correct predictions to `sums`. No gradients; the caller sets the
-/// model's mode.
-void evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics = nullptr);
+/// One batch of an evaluation: adds its loss and correct predictions to `sums`, and returns what its loss counts for
+/// there: the labels that count, or the sum of their classes' weights. No gradients; the caller sets the model's mode.
+double evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics = nullptr);
 
 /// Loss and accuracy over a dataset, in evaluation mode with the averaged weights if there are any. The ranks of a data
 /// parallel run, which all call it, evaluate a part of the batches each, unless the task's metrics are not reducible,

@@ -325,8 +325,9 @@ Progress::Step Trainer::progress_step(const StepResult& last, data::Loader& load
   const Meter& meter = session_.position.interval;
   Progress::Step now;
   now.step = session_.position.step;
-  now.loss = meter.loss();
-  now.accuracy = session_.task->has_accuracy() ? meter.accuracy() : -1;
+  // Nothing was counted where every update was skipped.
+  if (meter.samples > 0) now.loss = meter.loss();
+  now.accuracy = now.loss && session_.task->has_accuracy() ? meter.accuracy() : -1;
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
   now.unit = session_.throughput_unit();
@@ -352,7 +353,6 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   record.set("step", session_.position.step)
       .set("epoch", static_cast<double>(session_.position.step) / session_.plan.steps_per_epoch)
       .set("split", "train");
-  // Nothing was counted where every update was skipped.
   if (meter.samples > 0) record.set("loss", meter.loss());
   if (meter.samples > 0 && session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
   if (meter.samples > 0) session_.task->add_metrics(record, session_.loss, meter, nullptr);

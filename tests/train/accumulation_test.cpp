@@ -110,6 +110,10 @@ TEST(Accumulation, EpochsCountData) {
       run.session(folder, {"train.steps=null", "train.epochs=3",
                            R"(schedule={"type": "step", "milestones": [1, 2], "gamma": 0.5})", "log.report=false"});
   ASSERT_EQ(session->plan.batches_per_epoch, 22);
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] {
+                 (void)run.session(folder, {"train.steps=null", "train.epochs=2", "train.accumulate=45"});
+               }),
+               "/train/accumulate: an update of 45 batches, but /train/epochs: 2 have 44 batches");
   EXPECT_EQ(session->plan.total_steps, 4);
   std::vector<double> factors;
   for (int step = 0; step < 4; ++step) factors.push_back(session->schedule->factor(step));
@@ -158,16 +162,15 @@ void PrintTo(const StepCase& tried, std::ostream* out) { *out << tried.name; }
 
 class AccumulatedStep : public testing::TestWithParam<StepCase> {};
 
-TEST_P(AccumulatedStep, WeighsBatchesByTheLabelsThatCount) {
-  const StepCase& tried = GetParam();
-  if (tried.device != std::string("cpu") && device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+/// One step in parts and as a whole, of a loss with these fields beside ignore_index.
+void expect_the_same_in_parts(const StepCase& tried, const std::string& fields) {
   const test::TempDir folder;
   const auto after = [&](bool as_one) {
     const test::PrecisionRun run{.level = tried.level,
                                  .dtype = tried.dtype,
                                  .device = tried.device,
                                  .model = test::small_mlp,
-                                 .train = R"(}, "loss": {"type": "cross_entropy", "ignore_index": 3)"};
+                                 .train = R"(}, "loss": {"type": "cross_entropy", "ignore_index": 3)" + fields};
     const auto session = run.session(folder);
     session->position.interval.samples += train::training_step(*session, batches_with_ignored_labels(as_one)).samples;
     session->read_interval();
@@ -180,6 +183,16 @@ TEST_P(AccumulatedStep, WeighsBatchesByTheLabelsThatCount) {
   EXPECT_LE(distance(found, expected), tried.tolerance * largest);
   EXPECT_NEAR(loss, whole_loss, tried.tolerance * whole_loss);
   EXPECT_NEAR(whole_loss, std::log(10.0), 0.5) << "a mean over the labels that count, at the start";
+}
+
+TEST_P(AccumulatedStep, WeighsBatchesByTheLabelsThatCount) {
+  if (GetParam().device != std::string("cpu") && device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  expect_the_same_in_parts(GetParam(), "");
+}
+
+TEST_P(AccumulatedStep, WeighsBatchesByTheWeightsOfTheirClasses) {
+  if (GetParam().device != std::string("cpu") && device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  expect_the_same_in_parts(GetParam(), R"(, "class_weights": [9, 1, 0.1, 1, 5, 2, 0.3, 1, 7, 1])");
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, AccumulatedStep,

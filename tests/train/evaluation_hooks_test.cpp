@@ -79,7 +79,7 @@ TEST_F(EarlyStopping, WatchesTheValidSplitAndFiniteLosses) {
   EXPECT_EQ(watched.position.stop_reason, "");
   show(watched, 0.9, std::numeric_limits<double>::infinity());
   EXPECT_PRED2(contains, watched.position.stop_reason, "no improvement in 2 evaluations");
-  EXPECT_PRED2(contains, watched.position.stop_reason, "the best valid accuracy was 0.5 at step 0");
+  EXPECT_PRED2(contains, watched.position.stop_reason, "the best valid accuracy was 0.5, first at step 0");
 }
 
 TEST_F(EarlyStopping, EndsARunAndGoesOnBitForBit) {

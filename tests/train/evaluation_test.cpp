@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/grad_mode.h"
 #include "core/io/file.h"
 #include "models/nn/nn.h"
 #include "models/registry.h"
@@ -104,6 +105,64 @@ TEST_F(Evaluations, AFiniteLossWithAGradientThatIsNotLeavesTheWeights) {
   EXPECT_EQ(session->model_state.hash(), before);
   session->read_interval();
   EXPECT_TRUE(std::isfinite(session->position.interval.loss_sum)) << "it was the gradient alone";
+}
+
+/// Loss, accuracy and top-2 accuracy of the test part by the definition; `weights` of the classes, 0 where ignored.
+std::vector<double> by_hand(const train::Session& session, const std::vector<double>& weights) {
+  data::Loader loader = session.data.eval_loader(session.data.test, session.data.test->size());
+  const data::Batch batch = loader.next();
+  const NoGrad no_grad;
+  const std::vector<double> scores = (*session.model)(session.task->inputs(session, batch)).to_doubles();
+  double loss = 0, weight = 0, correct = 0, among_two = 0, counted = 0;
+  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+    const auto label = static_cast<std::size_t>(session.data.test->images()->label(batch.samples[i]));
+    const double* const row = scores.data() + 10 * i;
+    double sum = 0;
+    for (std::size_t c = 0; c < 10; ++c) sum += std::exp(row[c]);
+    loss += weights[label] * (std::log(sum) - row[label]);
+    weight += weights[label];
+    if (weights[label] == 0) continue;
+    const auto larger = std::count_if(row, row + 10, [&](double score) { return score > row[label]; });
+    correct += larger == 0, among_two += larger < 2, ++counted;
+  }
+  return {loss / weight, correct / counted, among_two / counted};
+}
+
+TEST_F(Evaluations, AreMeansOverWhatTheLossCountsWhateverTheBatches) {
+  std::vector<double> weights(10, 1.0), without(10, 1.0), both;
+  for (std::size_t c = 0; c < 10; ++c) weights[c] = 0.25 + static_cast<double>(c * c);
+  without[3] = 0;
+  both = weights;
+  both[3] = 0;
+  const auto text_of = [](const std::vector<double>& numbers) {
+    std::string text;
+    for (const double number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+    return text;
+  };
+  const std::string classes = R"("class_weights": [)" + text_of(weights) + "]", ignoring = R"("ignore_index": 3)";
+  const std::pair<std::string, std::vector<double>> cases[] = {{"", std::vector<double>(10, 1.0)},
+                                                               {", " + ignoring, without},
+                                                               {", " + classes, weights},
+                                                               {", " + ignoring + ", " + classes, both}};
+  for (const auto& [fields, counted] : cases)
+    for (const char* size : {"1", "7", "4096"}) {
+      const auto session = test::PrecisionRun{.level = "O0", .dtype = "f32", .model = test::small_mlp}.session(
+          folder_, {R"(loss={"type": "cross_entropy")" + fields + "}", std::string("eval.batch_size=") + size,
+                    R"(task={"type": "classification", "top_k": 2, "by_class": true})"});
+      const train::Meter meter = train::evaluate(*session, session->data.test);
+      session->model->eval();
+      const std::vector<double> expected = by_hand(*session, counted);
+      Json metrics = Json::object();
+      meter.metrics->report(metrics);
+      EXPECT_NEAR(meter.loss(), expected[0], 1e-5 * expected[0]) << fields << " in batches of " << size;
+      EXPECT_NEAR(meter.accuracy(), expected[1], 1e-12) << fields << " in batches of " << size;
+      EXPECT_NEAR(metrics.at("top_k_accuracy").as_number(), expected[2], 1e-12) << fields;
+    }
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] {
+                 (void)test::PrecisionRun{.level = "O0", .dtype = "f32", .model = test::small_mlp}.session(
+                     folder_, {R"(loss={"type": "cross_entropy", "ignore_index": 3})", "data.augment.mixup=0.2"});
+               }),
+               "/loss/ignore_index: 3 beside data.augment.mixup");
 }
 
 TEST_F(Evaluations, OneWithoutNumbersIsNeverTheBest) {

@@ -46,6 +46,17 @@ TEST(Progress, outside_a_terminal_is_one_plain_line_an_interval) {
   EXPECT_EQ(line.find("comm wait"), std::string::npos) << "one process waits for no other";
 }
 
+TEST(Progress, shows_no_loss_where_every_update_was_skipped) {
+  std::ostringstream out;
+  Progress progress(out, false);
+  progress.start(0, 100, 20);
+  Progress::Step now = sample;
+  now.loss.reset();
+  now.accuracy = -1;
+  progress.step(now);
+  EXPECT_PRED2(contains, out.str(), "step 45/100  every update skipped: gradients overflow  1234 images/s");
+}
+
 TEST(Progress, shows_what_waits_for_other_ranks) {
   std::ostringstream out;
   Progress progress(out, false);

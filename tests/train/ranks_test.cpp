@@ -42,6 +42,9 @@ const Problem problems[] = {
     {"resnet", resnet, digits, sgd},
     {"resnet_O2_f16_ema_clip", resnet, digits,
      R"("optimizer": {"type": "lars", "lr": 0.5}, "precision": {"level": "O2", "dtype": "f16"},)"},
+    {"resnet_accumulate_class_weights", resnet, digits,
+     R"("optimizer": {"type": "sgd", "lr": 0.05, "momentum": 0.9}, "loss": {"type": "cross_entropy", "ignore_index": 4,
+        "class_weights": [9, 1, 0.1, 1, 5, 2, 0.3, 1, 7, 1]},)"},
     {"gpt_accumulate", gpt, text, adamw},
     {"bert_lamb", R"({"type": "bert", "layers": 1, "heads": 2, "width": 16})",
      R"({"type": "text", "train": ["TEXT"], "length": 12, "mask_probability": 0.2,
@@ -171,7 +174,11 @@ TEST_P(RanksTest, GoOnWithAnotherNumberOfRanks) {
   (void)train(2, half, "resumed");
   const Result resumed = train(4, whole, "resumed");
   EXPECT_EQ(resumed.weights, straight.weights);
-  EXPECT_EQ(resumed.losses, straight.losses);
+  // Parts of a loss that are no whole numbers of labels are summed in another order.
+  const bool whole_labels = std::string(GetParam().name).find("class_weights") == std::string::npos;
+  ASSERT_EQ(resumed.losses.size(), straight.losses.size());
+  for (std::size_t i = 0; i < straight.losses.size(); ++i)
+    EXPECT_NEAR(resumed.losses[i], straight.losses[i], whole_labels ? 0 : 1e-12) << "step " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RanksTest, testing::ValuesIn(problems),

@@ -50,7 +50,11 @@ std::string Progress::describe(const Step& now) const {
   const double epoch_left = per_step * static_cast<double>(std::min(end, total_steps_) - now.step);
   TextStream out;
   out << "epoch " << epoch << "/" << epoch_of(total_steps_) << "  step " << now.step << "/" << total_steps_
-      << std::fixed << std::setprecision(4) << "  loss " << now.loss;
+      << std::fixed << std::setprecision(4);
+  if (now.loss)
+    out << "  loss " << *now.loss;
+  else
+    out << "  every update skipped: gradients overflow";
   if (now.accuracy >= 0) out << std::setprecision(2) << "  accuracy " << 100 * now.accuracy << " %";
   out << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit << std::defaultfloat
       << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0) << "  data wait "

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -21,7 +22,7 @@ class HEARTH_API Progress {
 
   struct Step {
     std::int64_t step = 0;  ///< steps done
-    double loss = 0;
+    std::optional<double> loss{};  ///< none where every update was skipped
     double accuracy = 0;  ///< below 0: none
     double lr = 0;
     double images_per_second = 0;  ///< or tokens

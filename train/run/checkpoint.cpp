@@ -261,6 +261,8 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   const std::string name = writer.commit();
   point_to(checkpoint_folder, "latest", name);
   if (options.best && session.position.best_step == session.position.step) point_to(checkpoint_folder, "best", name);
+  // What a run kept before it was told not to would no longer be the best.
+  if (!options.best) std::filesystem::remove(std::filesystem::path(checkpoint_folder) / "best");
   prune_checkpoints(checkpoint_folder, options.keep);
 }
 

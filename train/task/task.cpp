@@ -16,9 +16,6 @@
 namespace hearth::train {
 namespace {
 
-// Where no label is ignored, none has this.
-constexpr std::int64_t no_class = -100;
-
 std::unique_ptr<Task> task_of(const data::DataSplits& data) {
   const data::TokenDataset* const sequences = data.train->tokens();
   const auto* const table = dynamic_cast<const data::TableDataset*>(data.train.get());
@@ -39,7 +36,7 @@ void count_correct_into(const Tensor& correct, const Loss& rule, const Tensor& o
   const NoGrad no_grad;
   const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
   run_on(outputs.device(), [&](auto& stream) {
-    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(no_class),
+    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(data::ignored_label),
                            correct);
   });
 }
