@@ -9,8 +9,12 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
@@ -25,7 +29,6 @@
 #include "core/error.h"
 #include "ops/onednn/onednn.h"
 #include "ops/onednn/pack.h"
-#include "ops/plan_cache.h"
 
 namespace hearth::cpu::dnn {
 
@@ -131,27 +134,53 @@ class PlanList {
   ~PlanList() = default;
 };
 
-/// Plans of one kind by key; made once, never dropped before clear(). A plan that could not be made is kept too, with
-/// its reason.
+/// Plans of one kind by key, `most_plans` of them at a time: a program whose images or sequences have ever new sizes
+/// drops those that it has used least recently. A plan that could not be made is kept too, with its reason.
 template <class Key, class Plan>
 class Registry final : public PlanList {
  public:
+  static constexpr std::size_t most_plans = 1024;
+
   explicit Registry(std::string (*text_of)(const Key&)) : text_of_(text_of) {}
+  /// The key's plan; where there is none, make() makes it, while other threads that ask wait.
   template <class Make>
   std::shared_ptr<const Plan> get(const Key& key, const Make& make) {
-    return plans_.get(key, make);
+    const std::lock_guard lock(mutex_);
+    auto found = plans_.find(key);
+    if (found == plans_.end()) {
+      std::shared_ptr<const Plan> made = make();
+      if (plans_.size() >= most_plans) drop_oldest();
+      found = plans_.emplace(key, Kept{std::move(made)}).first;
+    }
+    found->second.used = ++uses_;
+    return found->second.plan;
   }
   void list(std::vector<PlanInfo>& found) const override {
-    plans_.each([&](const Key& key, const std::shared_ptr<const Plan>& plan) {
-      found.push_back(
-          {text_of_(key), plan->implementation, is_reference(plan->implementation), plan->scratchpad.get_size()});
-    });
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, kept] : plans_)
+      found.push_back({text_of_(key), kept.plan->implementation, is_reference(kept.plan->implementation),
+                       kept.plan->scratchpad.get_size()});
   }
-  void clear() override { plans_.clear(); }
+  void clear() override {
+    const std::lock_guard lock(mutex_);
+    plans_.clear();
+  }
 
  private:
+  struct Kept {
+    std::shared_ptr<const Plan> plan;
+    std::uint64_t used = 0;
+  };
+
+  void drop_oldest() {
+    plans_.erase(std::min_element(plans_.begin(), plans_.end(),
+                                  [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+  }
+
   std::string (*text_of_)(const Key&);
-  PlanCache<Key, std::shared_ptr<const Plan>> plans_;
+  mutable std::mutex mutex_;
+  std::map<Key, Kept> plans_;
+  std::uint64_t uses_ = 0;
 };
 
 }  // namespace hearth::cpu::dnn
