@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,6 +46,8 @@ class BatchMaker {
   /// Works out what the batches of an epoch have in common, ahead of their time and beside other calls: samples_of()
   /// finds it done.
   virtual void plan(std::int64_t) const {}
+  /// Batches of so many epochs are made side by side; before the first one.
+  virtual void keep_epochs(std::int64_t) {}
   /// The samples of a batch, row by row.
   virtual std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const = 0;
   /// Whether a sample is the same in every epoch, so that one that is bad stays bad.
@@ -55,7 +59,8 @@ class BatchMaker {
   virtual bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const = 0;
 };
 
-/// What is worked out once an epoch and shared. Batches in flight touch two epochs at most, or few more.
+/// What is worked out once an epoch and shared. Batches in flight touch two epochs, unless keep() says more; of others
+/// the earliest is dropped.
 template <class Value>
 class ByEpoch {
  public:
@@ -68,27 +73,23 @@ class ByEpoch {
     if (!kept->value) kept->value = std::make_shared<const Value>(make());
     return kept->value;
   }
+  void keep(std::int64_t epochs) { most_ = static_cast<std::size_t>(epochs); }
 
  private:
   struct Kept {
-    explicit Kept(std::int64_t of) : epoch(of) {}
-    const std::int64_t epoch;
     std::mutex mutex;  // of what follows
     Pointer value;
   };
   std::shared_ptr<Kept> kept_of(std::int64_t epoch) const {
     const std::lock_guard lock(mutex_);
-    for (const auto& kept : kept_)
-      if (kept && kept->epoch == epoch) return kept;
-    auto kept = std::make_shared<Kept>(epoch);
-    kept_[oldest_] = kept;
-    oldest_ = 1 - oldest_;
-    return kept;
+    if (const auto found = kept_.find(epoch); found != kept_.end()) return found->second;
+    if (kept_.size() >= most_) kept_.erase(kept_.begin()->first < epoch ? kept_.begin() : std::prev(kept_.end()));
+    return kept_[epoch] = std::make_shared<Kept>();
   }
 
+  std::size_t most_ = 2;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<Kept> kept_[2];
-  mutable int oldest_ = 0;
+  mutable std::map<std::int64_t, std::shared_ptr<Kept>> kept_;
 };
 
 /// Batches of equally many samples, in order or shuffled anew in each epoch.
@@ -97,6 +98,7 @@ class OrderedBatches : public BatchMaker {
   std::int64_t per_epoch() const override { return per_epoch_; }
   std::int64_t samples_per_epoch() const override { return std::min(per_epoch_ * options_.batch_size, size_); }
   void plan(std::int64_t epoch) const override;
+  void keep_epochs(std::int64_t epochs) override { orders_.keep(epochs); }
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override;
 
  protected:

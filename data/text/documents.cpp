@@ -85,6 +85,10 @@ class DocumentBatches : public OrderedBatches {
     OrderedBatches::plan(epoch);
     (void)pieces_at(epoch);
   }
+  void keep_epochs(std::int64_t epochs) override {
+    OrderedBatches::keep_epochs(epochs);
+    orders_.keep(epochs);
+  }
   bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
     const std::int64_t length = set_.options().length, rows = batch.size();
     const Tensor input = Tensor::full({rows, length}, std::max(set_.tokenizer().special().pad, 0), DType::i32);

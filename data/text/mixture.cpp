@@ -110,6 +110,11 @@ std::vector<Source> sources_of(const Mixture& mixture, const LoaderOptions& opti
     const std::vector<std::int64_t> rows = rows_by_weight(mixture.weights(), all);
     for (std::size_t i = 0; i < sources.size(); ++i) sources[i].rows = rows[i];
   }
+  // A batch has rows of all epochs of a source that an epoch of the mixture goes through; two epochs are in flight.
+  for (const Source& source : sources) {
+    const std::int64_t per_epoch = source.maker->per_epoch();
+    source.maker->keep_epochs(2 * ((source.rows + per_epoch - 1) / per_epoch) + 2);
+  }
   for (std::size_t i = 1; i < sources.size(); ++i) sources[i].first = sources[i - 1].first + sources[i - 1].rows;
   return sources;
 }
