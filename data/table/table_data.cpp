@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "core/error.h"
 #include "data/order.h"
@@ -27,16 +28,39 @@ bool is_missing(const std::string& field) {
   return texts.contains(field);
 }
 
-std::optional<float> number_of(const std::string& field) {
+constexpr const char* how_to_mark_missing =
+    "leave the field empty (or NA, N/A, NaN, nan, null, NULL, ?) where the value is missing";
+
+/// The number that a field spells; one beyond the largest double is an infinity. Nothing for other text.
+std::optional<double> number_of(const std::string& field) {
   const std::size_t begin = field.find_first_not_of(' '), end = field.find_last_not_of(' ');
   if (begin == field.npos) return std::nullopt;
   const char* first = field.data() + begin;
   const char* const last = field.data() + end + 1;
-  if (*first == '+') ++first;
-  float value = 0;
+  if (*first == '+' && last - first > 1 && first[1] != '-') ++first;
+  double value = 0;
   const auto [stop, fault] = std::from_chars(first, last, value);
-  if (fault != std::errc() || stop != last || !std::isfinite(value)) return std::nullopt;
+  if (stop != last || fault == std::errc::invalid_argument || std::isnan(value)) return std::nullopt;
+  if (fault == std::errc::result_out_of_range) {
+    const std::string_view text(first, last);
+    const std::size_t exponent = text.find_first_of("eE");
+    const bool is_tiny = exponent != text.npos ? text[exponent + 1] == '-' : text.find('.') < 3;
+    return is_tiny ? 0 : std::numeric_limits<double>::infinity();
+  }
   return value;
+}
+
+bool fits_f32(double number) { return std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max()); }
+
+/// The number in a field that has to be one. DataError with what else would do where it is none.
+double require_number(const CsvText& csv, std::size_t row, std::size_t column, const std::string& remedy) {
+  const std::string& field = csv.rows[row][column];
+  const std::optional<double> number = number_of(field);
+  HEARTH_CHECK(DataError, number.has_value(), csv.place(row, column), ": \"", field, "\" is no number; correct it, ",
+               remedy);
+  HEARTH_CHECK(DataError, fits_f32(*number), csv.place(row, column), ": \"", field,
+               "\" is outside the range of f32, -3.4e38 to 3.4e38; correct or rescale it, ", remedy);
+  return *number;
 }
 
 std::optional<std::int64_t> index_in(const std::vector<std::string>& sorted, const std::string& value) {
@@ -53,10 +77,24 @@ std::size_t column_named(const CsvText& csv, const std::string& name, const char
   return static_cast<std::size_t>(at - csv.names.begin());
 }
 
-bool all_numbers(const CsvText& csv, std::size_t column) {
-  return std::ranges::all_of(csv.rows, [&](const std::vector<std::string>& row) {
-    return is_missing(row[column]) || number_of(row[column]).has_value();
-  });
+/// Whether a column is numbers: all its fields are, or at least nine of ten, whose rest is then taken for faults.
+/// DataError for the first of them; `remedy` says what else than correcting it would do.
+bool is_numbers(const CsvText& csv, std::size_t column, const std::string& remedy) {
+  std::size_t numbers = 0, others = 0;
+  std::optional<std::size_t> first_fault;
+  for (std::size_t row = 0; row < csv.rows.size(); ++row) {
+    const std::string& field = csv.rows[row][column];
+    if (is_missing(field)) continue;
+    const std::optional<double> number = number_of(field);
+    ++(number ? numbers : others);
+    if (!first_fault && (!number || !fits_f32(*number))) first_fault = row;
+  }
+  if (numbers < 9 * others) return false;
+  if (!first_fault) return true;
+  const std::string share =
+      others == 0 ? "" : join_text("; ", numbers, " of the ", numbers + others, " values of the column are numbers");
+  (void)require_number(csv, *first_fault, column, remedy + share);
+  return true;
 }
 
 std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const std::vector<std::int64_t>& rows) {
@@ -96,7 +134,10 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
   std::int64_t width = 0;
   for (const std::size_t at : input_columns(csv, options)) {
     Column column{.name = csv.names[at]};
-    column.is_category = std::ranges::count(options.categories, column.name) > 0 || !all_numbers(csv, at);
+    column.is_category =
+        std::ranges::count(options.categories, column.name) > 0 ||
+        !is_numbers(csv, at,
+                    join_text(how_to_mark_missing, ", or name the column in data.categories if its values are names"));
     if (column.is_category) column.values = values_of(csv, at, train);
     width += column.is_category ? static_cast<std::int64_t>(column.values.size()) : 1;
     facts.columns.push_back(std::move(column));
@@ -105,7 +146,8 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
   HEARTH_CHECK(DataError, width > 0, csv.path, ": the inputs have no values");
   const std::size_t target = column_named(csv, options.target, " of data.target");
   const bool is_class = options.target_type == TargetType::category ||
-                        (options.target_type == TargetType::by_content && !all_numbers(csv, target));
+                        (options.target_type == TargetType::by_content &&
+                         !is_numbers(csv, target, "or set data.target_type to \"category\" if its values are classes"));
   if (is_class) facts.classes = options.classes.empty() ? values_of(csv, target, train) : options.classes;
   return facts;
 }
@@ -122,9 +164,7 @@ float input_of(const CsvText& csv, std::size_t row, std::size_t at, const Column
     return missing_value;
   }
   if (column.is_category) return static_cast<float>(index_in(column.values, field).value_or(-1));
-  const std::optional<float> number = number_of(field);
-  HEARTH_CHECK(DataError, number.has_value(), csv.place(row, at), ": \"", field, "\" is no number");
-  return *number;
+  return static_cast<float>(require_number(csv, row, at, how_to_mark_missing));
 }
 
 RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool needs_target,
@@ -141,9 +181,8 @@ RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool needs_target,
     if (!has_target) continue;
     const std::string& field = csv.rows[row][target];
     if (facts.classes.empty()) {
-      const std::optional<float> number = number_of(field);
-      HEARTH_CHECK(DataError, number.has_value(), csv.place(row, target), ": \"", field, "\" is no number");
-      rows.targets.push_back(*number);
+      rows.targets.push_back(
+          static_cast<float>(require_number(csv, row, target, "or leave the row out: a target is never missing")));
     } else {
       const auto at = std::ranges::find(facts.classes, field);
       HEARTH_CHECK(DataError, at != facts.classes.end(), csv.place(row, target), ": \"", field, "\" is none of the ",
@@ -196,7 +235,7 @@ void describe_tables(Fields<T>& fields) {
   fields.choice(
       "target_type", &TableOptions::target_type,
       {{"auto", TargetType::by_content}, {"number", TargetType::number}, {"category", TargetType::category}},
-      "Numbers for regression, or a class. auto: a class where the column has strings that are no numbers, or the "
+      "Numbers for regression, or a class. auto: a class where more than a tenth of the column are no numbers, or the "
       "array has integers.");
   fields.text("classes", &TableOptions::classes, {}, "Names by label; [] for what the training split has, sorted.");
   fields.choice("missing", &TableOptions::missing,
@@ -280,7 +319,8 @@ void describe(Fields<CsvOptions>& fields) {
   fields.text("target", &CsvOptions::target, "Column that is predicted.").required();
   fields.text("columns", &CsvOptions::columns, {}, "Columns that are inputs; []: all but the target and the ignored.");
   fields.text("categories", &CsvOptions::categories, {},
-              "Columns whose numbers are names of categories. Columns with other strings are categories anyway.");
+              "Columns whose numbers are names of categories. Columns of which more than a tenth are other strings are "
+              "categories anyway.");
   fields.text("ignore", &CsvOptions::ignore, {}, "Columns that are passed over.");
   fields.text("delimiter", &CsvOptions::delimiter, "Character between fields; \"\\t\" for tabs.");
   fields.boolean("header", &CsvOptions::header, "Whether the first row has names; without, they are 0, 1, ...");

@@ -12,8 +12,8 @@
 
 namespace hearth::data {
 
-/// Whether a target is numbers or a class; by itself: a class where a column has other strings than numbers, or an
-/// array has integers.
+/// Whether a target is numbers or a class; by itself: a class where more than a tenth of a column are other strings
+/// than numbers, or an array has integers.
 enum class TargetType : std::uint8_t { by_content, number, category };
 
 /// What both have in common.

@@ -105,6 +105,58 @@ TEST_F(CsvTest, MissingValuesFollowThePolicy) {
                        "line 2, column \"y\": \"\" is no number"));
 }
 
+TEST_F(CsvTest, FewTextsAmongNumbersAreFaults) {
+  const std::string rest = R"("target": "y", "test_fraction": 0)";
+  const auto with = [&](const std::string& texts, int numbers, const std::string& target = "1") -> std::string {
+    std::string text = "a,y\n";
+    for (int i = 0; i < numbers; ++i) text += join_text(i, ",", i, "\n");
+    write(text + texts + "," + target + "\n");
+    try {
+      return data(rest).train ? std::string() : "no rows";
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+  };
+  for (const char* text : {"1.5x", "-", "None", "0x10", "+-1", "NAN", " ", "1e", "1 2"}) {
+    const std::string field = join_text("\"", text, "\"");
+    const std::string fault = with(field, 9);
+    EXPECT_TRUE(contains(fault, path + ": line 11, column \"a\": " + field + " is no number")) << fault;
+    EXPECT_TRUE(contains(fault, "leave the field empty (or NA, N/A, NaN, nan, null, NULL, ?)")) << fault;
+    EXPECT_TRUE(contains(fault, "data.categories")) << fault;
+    EXPECT_TRUE(contains(fault, "9 of the 10 values of the column are numbers")) << fault;
+  }
+  for (const char* text : {"inf", "-inf", "Infinity", "1e39", "-3.5e38", "1e400"}) {
+    const std::string fault = with(text, 9);
+    EXPECT_TRUE(contains(fault, join_text("line 11, column \"a\": \"", text, "\" is outside the range of f32")))
+        << fault;
+    EXPECT_TRUE(contains(with(text, 1), "outside the range of f32")) << text;
+  }
+  for (const char* text : {"3.4e38", "1e-39", "1e-400", "+1.5", " 2 "}) EXPECT_EQ(with(text, 9), "") << text;
+  const std::string fault = with("0", 9, "x");
+  EXPECT_TRUE(contains(fault, "line 11, column \"y\": \"x\" is no number")) << fault;
+  EXPECT_TRUE(contains(fault, "data.target_type to \"category\"")) << fault;
+  EXPECT_TRUE(contains(with("0", 9, "1e39"), "line 11, column \"y\": \"1e39\" is outside the range of f32"));
+}
+
+TEST_F(CsvTest, ColumnsOfTextsAndNumbersAreCategories) {
+  const std::string rest = R"("target": "y", "test_fraction": 0)";
+  std::string text = "a,y\n";
+  for (int i = 0; i < 8; ++i) text += join_text(i, ",", i, "\n");
+  write(text + "1e39,1\nnone,1\n");
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(rest); }), "1e39"));
+  write(text + "none,1\n");
+  EXPECT_EQ(table(data(rest).train).facts().columns[0].values.size(), 9u) << "more than a tenth are no numbers";
+  write(text + "8,1\n1e39,1\nnone,1\n");
+  const DataSplits declared = data(rest + R"(, "categories": ["a"])");
+  EXPECT_EQ(table(declared.train).facts().columns[0].values.size(), 11u);
+  // Other files of the run are held to what the first one said.
+  write(text);
+  write("a,y\ninf,1\n", "test.csv");
+  EXPECT_TRUE(contains(
+      error_message<DataError>([&] { data(R"("target": "y", "test": ")" + (folder / "test.csv").string() + "\""); }),
+      "test.csv: line 2, column \"a\": \"inf\" is outside the range of f32"));
+}
+
 TEST_F(CsvTest, TargetsAreNumbersOrClasses) {
   write("a,y\n1,0\n2,1\n3,1\n");
   const std::string rest = R"("target": "y", "test_fraction": 0)";
