@@ -106,6 +106,7 @@ NumpyArray parse_npy(std::span<const std::uint8_t> bytes, const std::string& nam
   HEARTH_CHECK(DataError, value_of(header, "fortran_order", name).starts_with("False"), name,
                ": an array in Fortran's order; save numpy.ascontiguousarray of it");
   NumpyArray array;
+  array.name = name;
   array.shape = shape_of(value_of(header, "shape", name), name);
   HEARTH_CHECK(DataError, !array.shape.empty(), name, ": a single number instead of an array");
   const std::string_view kind = type.substr(2, 2);

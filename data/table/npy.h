@@ -10,6 +10,7 @@
 namespace hearth::data {
 
 struct NumpyArray {
+  std::string name{};  ///< file and array, for messages
   std::vector<std::int64_t> shape;
   bool is_integer = false;       ///< of integers or truth values
   std::vector<double> values{};  ///< the last axis innermost

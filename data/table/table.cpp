@@ -156,14 +156,14 @@ void learn_columns(const RawRows& rows, Missing missing, bool standardize, Table
 
 void fill_missing(RawRows& rows, const TableFacts& facts, const std::string& source) {
   const std::size_t columns = facts.columns.size();
-  const std::size_t stride = rows.count > 0 ? rows.inputs.size() / static_cast<std::size_t>(rows.count) : 1;
   for (std::size_t at = 0; at < rows.inputs.size(); ++at) {
     if (!std::isnan(rows.inputs[at])) continue;
     const Column& column = facts.columns[at % columns];
-    HEARTH_CHECK(DataError, column.fill.has_value(), source, ": row ", at / stride + 1, " has no ",
-                 column.name.empty() ? join_text("number at place ", at % stride) : "\"" + column.name + "\"",
-                 "; fill it, or set data.missing to \"mean\" or \"most_frequent\", or leave the column out by "
-                 "data.ignore");
+    HEARTH_CHECK(DataError, column.fill.has_value(), source, ": ",
+                 column.name.empty() ? join_text("place ", at % columns, " of the last axis, counted from 0,")
+                                     : "column \"" + column.name + "\"",
+                 " has no value in the training split that could stand for a missing one; leave it out",
+                 column.name.empty() ? "" : " by data.ignore", ", or fill it");
     rows.inputs[at] = static_cast<float>(*column.fill);
   }
 }

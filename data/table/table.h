@@ -80,8 +80,8 @@ using TablePointer = std::shared_ptr<const TableDataset>;
 /// Fills in what the columns' values tell: means, deviations (1 where all are equal; both as they are without
 /// `standardize`), and what missing values become. Sums are in f64, in order.
 void learn_columns(const RawRows& rows, Missing missing, bool standardize, TableFacts& facts);
-/// Puts in the place of each missing input what the column says. DataError, naming `source`, row and column, where it
-/// says nothing.
+/// Puts in the place of each missing input what the column says. DataError, naming `source` and column, where it says
+/// nothing, as the training split has no value of it.
 void fill_missing(RawRows& rows, const TableFacts& facts, const std::string& source);
 /// Chosen rows, in the given order.
 RawRows chosen(const RawRows& rows, const std::vector<std::int64_t>& which);

@@ -246,24 +246,18 @@ void describe_tables(Fields<T>& fields) {
                  "Numbers among the inputs become (number - mean) / deviation, as learned on the training split.");
 }
 
-std::string place_in(const ArraysOptions& options, const std::string& name) {
-  if (options.path.empty()) return name;
-  if (options.path.ends_with(".npz")) return options.path + ": " + name;
-  return (std::filesystem::path(options.path) / name).string();
-}
-
 NumpyArray read_part(const ArraysOptions& options, const std::string& name) {
-  return options.path.ends_with(".npz") ? read_numpy(options.path, name) : read_numpy(place_in(options, name));
+  if (options.path.ends_with(".npz")) return read_numpy(options.path, name);
+  return read_numpy(options.path.empty() ? name : (std::filesystem::path(options.path) / name).string());
 }
 
 TableFacts facts_of_arrays(const NumpyArray& x, const NumpyArray& y, const ArraysOptions& options) {
-  const std::string source = place_in(options, options.x);
-  HEARTH_CHECK(DataError, x.shape.size() >= 2 && x.shape.size() <= 4, source, ": an array of ", x.shape.size(),
+  HEARTH_CHECK(DataError, x.shape.size() >= 2 && x.shape.size() <= 4, x.name, ": an array of ", x.shape.size(),
                " axes; [rows, ...] with 2 to 4 axes is read");
   TableFacts facts;
   facts.shape.assign(x.shape.begin() + 1, x.shape.end());
   const std::int64_t channels = facts.shape.back();
-  HEARTH_CHECK(DataError, x.rows() > 0 && channels > 0 && !x.values.empty(), source, ": an array without elements");
+  HEARTH_CHECK(DataError, x.rows() > 0 && channels > 0 && !x.values.empty(), x.name, ": an array without elements");
   facts.columns.resize(static_cast<std::size_t>(channels));
   const bool is_class =
       options.target_type == TargetType::category || (options.target_type == TargetType::by_content && y.is_integer);
@@ -272,40 +266,74 @@ TableFacts facts_of_arrays(const NumpyArray& x, const NumpyArray& y, const Array
     return facts;
   }
   const double greatest = y.values.empty() ? 0 : *std::ranges::max_element(y.values);
-  HEARTH_CHECK(DataError, greatest < 1e6, place_in(options, options.y), ": a label of ", greatest,
+  HEARTH_CHECK(DataError, greatest < 1e6, y.name, ": a label of ", greatest,
                "; use target_type \"number\" for regression");
   facts.classes = options.classes.empty() ? numbered_classes(static_cast<std::int64_t>(greatest) + 1) : options.classes;
   return facts;
 }
 
-RawRows rows_of(const NumpyArray& x, const NumpyArray* y, const TableFacts& facts, const std::string& source) {
+/// "FILE: x: row 3, place [0, 2], counted from 0,", for messages.
+std::string place_of(const NumpyArray& array, std::size_t element) {
+  const std::size_t width = array.values.size() / static_cast<std::size_t>(array.rows());
+  std::string place;
+  std::size_t rest = element % width;
+  for (std::size_t axis = array.shape.size(); axis-- > 1;) {
+    const auto extent = static_cast<std::size_t>(array.shape[axis]);
+    place = join_text(rest % extent, place.empty() ? "" : ", ", place);
+    rest /= extent;
+  }
+  if (array.shape.size() > 2) place = "[" + place + "]";
+  return join_text(array.name, ": row ", element / width, place.empty() ? "" : ", place ", place, ", counted from 0,");
+}
+
+/// Inputs, of which those are missing that may be: by the policy of what is still to be learned, or else where the
+/// column knows what stands for it.
+void require_inputs(const NumpyArray& x, const TableFacts& facts, std::optional<Missing> to_learn) {
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    if (!std::isnan(x.values[i])) continue;
+    const Column& column = facts.columns[i % facts.columns.size()];
+    HEARTH_CHECK(DataError, to_learn ? *to_learn != Missing::error : column.fill.has_value(), place_of(x, i),
+                 " is NaN, which is a missing value; fill it, or train with data.missing \"mean\" or "
+                 "\"most_frequent\"");
+  }
+}
+
+void add_targets(const NumpyArray& y, const TableFacts& facts, RawRows& rows) {
+  if (facts.classes.empty()) {
+    HEARTH_CHECK(DataError, static_cast<std::int64_t>(y.values.size()) == rows.count * facts.targets, y.name,
+                 ": targets of another size than those of the training split, ", facts.targets);
+    rows.targets.assign(y.values.begin(), y.values.end());
+    return;
+  }
+  HEARTH_CHECK(DataError, static_cast<std::int64_t>(y.values.size()) == rows.count, y.name,
+               ": a class is one number a row, and there are ", y.values.size(), " for ", rows.count, " rows");
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    const double label = y.values[i];
+    HEARTH_CHECK(DataError,
+                 label >= 0 && label < static_cast<double>(facts.classes.size()) && label == std::floor(label),
+                 place_of(y, i), " is ", label, ", and the labels of ", facts.classes.size(), " classes are 0 to ",
+                 facts.classes.size() - 1,
+                 "; correct it, or name all classes in data.classes, or set data.target_type to \"number\" for "
+                 "regression");
+    rows.labels.push_back(static_cast<std::int64_t>(label));
+  }
+}
+
+/// Rows in the order of the arrays.
+RawRows rows_of(const NumpyArray& x, const NumpyArray* y, const TableFacts& facts,
+                std::optional<Missing> to_learn = std::nullopt) {
   HEARTH_CHECK(DataError,
                x.shape.size() == facts.shape.size() + 1 &&
                    std::equal(facts.shape.begin(), facts.shape.end(), x.shape.begin() + 1),
-               source, ": rows of another shape than those of the training split");
+               x.name, ": rows of another shape than those of the training split");
   RawRows rows;
   rows.count = x.rows();
+  require_inputs(x, facts, to_learn);
   rows.inputs.assign(x.values.begin(), x.values.end());
   if (y == nullptr) return rows;
-  HEARTH_CHECK(DataError, y->rows() == x.rows(), source, ": ", x.rows(), " rows of inputs and ", y->rows(),
+  HEARTH_CHECK(DataError, y->rows() == x.rows(), x.name, ": ", x.rows(), " rows of inputs and ", y->rows(),
                " of targets");
-  if (facts.classes.empty()) {
-    HEARTH_CHECK(DataError, static_cast<std::int64_t>(y->values.size()) == rows.count * facts.targets, source,
-                 ": targets of another size than those of the training split, ", facts.targets);
-    rows.targets.assign(y->values.begin(), y->values.end());
-    return rows;
-  }
-  HEARTH_CHECK(DataError, static_cast<std::int64_t>(y->values.size()) == rows.count, source,
-               ": a class is one number a "
-               "row, and there are ",
-               y->values.size(), " for ", rows.count, " rows");
-  for (std::size_t i = 0; i < y->values.size(); ++i) {
-    const double label = y->values[i];
-    HEARTH_CHECK(DataError,
-                 label >= 0 && label < static_cast<double>(facts.classes.size()) && label == std::floor(label), source,
-                 ": the label of row ", i, " is ", label, ", outside the ", facts.classes.size(), " classes");
-    rows.labels.push_back(static_cast<std::int64_t>(label));
-  }
+  add_targets(*y, facts, rows);
   return rows;
 }
 
@@ -366,21 +394,19 @@ Splits csv_data(const CsvOptions& options, const FactsPointer& known) {
 Splits arrays_data(const ArraysOptions& options, const FactsPointer& known) {
   const NumpyArray x = read_part(options, options.x), y = read_part(options, options.y);
   TableFacts facts = known ? *known : facts_of_arrays(x, y, options);
-  const std::string source = place_in(options, options.x);
-  const RawRows rows = rows_of(x, &y, facts, source);
+  const RawRows rows = rows_of(x, &y, facts, known ? std::nullopt : std::optional(options.missing));
   const Drawn drawn = draw(rows.count, options.valid_x.empty() ? options.valid_fraction : 0,
-                           options.test_x.empty() ? options.test_fraction : 0, options.split_seed, source);
+                           options.test_x.empty() ? options.test_fraction : 0, options.split_seed, x.name);
   if (!known) learn_columns(chosen(rows, drawn.train), options.missing, options.standardize, facts);
   const auto shared = std::make_shared<const TableFacts>(std::move(facts));
   const SplitMaker make(shared);
   const auto file = [&](const std::string& x_name, const std::string& y_name) {
     const NumpyArray inputs = read_part(options, x_name), targets = read_part(options, y_name);
-    const std::string from = place_in(options, x_name);
-    return make(rows_of(inputs, &targets, *shared, from), from);
+    return make(rows_of(inputs, &targets, *shared), inputs.name);
   };
-  return {make(chosen(rows, drawn.train), source),
-          options.valid_x.empty() ? make(chosen(rows, drawn.valid), source) : file(options.valid_x, options.valid_y),
-          options.test_x.empty() ? make(chosen(rows, drawn.test), source) : file(options.test_x, options.test_y)};
+  return {make(chosen(rows, drawn.train), x.name),
+          options.valid_x.empty() ? make(chosen(rows, drawn.valid), x.name) : file(options.valid_x, options.valid_y),
+          options.test_x.empty() ? make(chosen(rows, drawn.test), x.name) : file(options.test_x, options.test_y)};
 }
 
 Splits table_splits(const Datasets::Component& data, const FactsPointer& known) {
@@ -400,7 +426,7 @@ TablePointer open_rows(const Datasets::Component& data, const FactsPointer& fact
     const NumpyArray x = read_numpy(path, "x");
     const std::optional<NumpyArray> y =
         is_archive && has_array(path, "y") ? std::optional(read_numpy(path, "y")) : std::nullopt;
-    rows = rows_of(x, y ? &*y : nullptr, *facts, path);
+    rows = rows_of(x, y ? &*y : nullptr, *facts);
   }
   fill_missing(rows, *facts, path);
   return std::make_shared<TableDataset>(path, facts, std::move(rows));

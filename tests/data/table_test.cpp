@@ -280,6 +280,47 @@ TEST(Npy, RefusesWhatIsNone) {
   }
 }
 
+struct ArraysTest : testing::Test {
+  test::TempDir folder;
+  std::vector<double> x = std::vector<double>(60 * 6, 1.0), y = std::vector<double>(60, 1.0);
+  std::string shape = "(60, 2, 3)";
+
+  DataSplits data(const std::string& more = "") const {
+    folder.write("x.npy", npy("<f8", shape, x));
+    folder.write("y.npy", npy("<f8", "(60,)", y));
+    return make_data(
+        parse_json(join_text(R"({"type": "arrays", "path": ")", folder.path().string(),
+                             R"(", "x": "x.npy", "y": "y.npy", "test_fraction": 0.5, "workers": 0)", more, "}"),
+                   "t"));
+  }
+  std::string fault(const std::string& more = "") const {
+    return error_message<DataError>([&] { data(more); });
+  }
+  std::string place(const std::string& file) const { return (folder / file).string() + ": row "; }
+};
+
+TEST_F(ArraysTest, FaultsNameTheRowOfTheFile) {
+  for (const std::size_t row : {0u, 7u, 33u, 40u, 59u}) {
+    x[row * 6 + 4] = std::nan("");
+    EXPECT_TRUE(contains(fault(), join_text(place("x.npy"), row, ", place [1, 1], counted from 0, is NaN"))) << fault();
+    EXPECT_TRUE(contains(fault(), "data.missing")) << fault();
+    EXPECT_NO_THROW(data(R"(, "missing": "mean")"));
+    x[row * 6 + 4] = 1;
+    y[row] = 3;
+    EXPECT_TRUE(contains(fault(R"(, "target_type": "category", "classes": ["a", "b"])"),
+                         join_text(place("y.npy"), row, ", counted from 0, is 3, and the labels of 2 classes")));
+    y[row] = 1;
+  }
+  shape = "(60, 6)";
+  x[40 * 6 + 4] = std::nan("");
+  EXPECT_TRUE(contains(fault(), join_text(place("x.npy"), 40, ", place 4, counted from 0, is NaN"))) << fault();
+}
+
+TEST_F(ArraysTest, ColumnsWithoutAnyValueAreNamed) {
+  for (std::size_t row = 0; row < 60; ++row) x[row * 6 + 2] = x[row * 6 + 5] = std::nan("");
+  EXPECT_TRUE(contains(fault(R"(, "missing": "most_frequent")"), "x.npy: place 2 of the last axis")) << fault();
+}
+
 TEST(Arrays, AreSplitsOfRowsWithClassesOrNumbers) {
   const test::TempDir folder;
   std::vector<float> x;
@@ -310,7 +351,7 @@ TEST(Arrays, AreSplitsOfRowsWithClassesOrNumbers) {
   EXPECT_NEAR(sum, 0, 1e-3) << "standardised over rows and places";
   const DataSplits numbers = data(R"(, "target_type": "number")");
   EXPECT_EQ(numbers.train->classes(), 0);
-  EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"(, "classes": ["a", "b"])"); }), "outside the 2 classes"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"(, "classes": ["a", "b"])"); }), "is 2, and the labels of 2 classes are 0 to 1"));
   folder.write("y.npy", npy("<i4", "(19,)", std::vector<std::int32_t>(19)));
   EXPECT_TRUE(contains(error_message<DataError>([&] { data(""); }), "20 rows of inputs and 19 of targets"));
 }
