@@ -266,8 +266,8 @@ TableFacts facts_of_arrays(const NumpyArray& x, const NumpyArray& y, const Array
     return facts;
   }
   const double greatest = y.values.empty() ? 0 : *std::ranges::max_element(y.values);
-  HEARTH_CHECK(DataError, greatest < 1e6, y.name, ": a label of ", greatest,
-               "; use target_type \"number\" for regression");
+  HEARTH_CHECK(DataError, greatest >= 0 && greatest < 1e6, y.name, ": the greatest label is ", greatest,
+               "; classes are numbered from 0, below a million; set data.target_type to \"number\" for regression");
   facts.classes = options.classes.empty() ? numbered_classes(static_cast<std::int64_t>(greatest) + 1) : options.classes;
   return facts;
 }
@@ -286,11 +286,14 @@ std::string place_of(const NumpyArray& array, std::size_t element) {
   return join_text(array.name, ": row ", element / width, place.empty() ? "" : ", place ", place, ", counted from 0,");
 }
 
-/// Inputs, of which those are missing that may be: by the policy of what is still to be learned, or else where the
-/// column knows what stands for it.
+constexpr const char* outside_f32 = " is outside the range of f32, -3.4e38 to 3.4e38; correct or rescale it";
+
+/// DataError for an infinite input, or a missing one that may not be: by the policy of what is still to be learned, or
+/// else where the column does not know what stands for it.
 void require_inputs(const NumpyArray& x, const TableFacts& facts, std::optional<Missing> to_learn) {
   for (std::size_t i = 0; i < x.values.size(); ++i) {
-    if (!std::isnan(x.values[i])) continue;
+    if (fits_f32(x.values[i])) continue;
+    HEARTH_CHECK(DataError, std::isnan(x.values[i]), place_of(x, i), " is ", x.values[i], ", which", outside_f32);
     const Column& column = facts.columns[i % facts.columns.size()];
     HEARTH_CHECK(DataError, to_learn ? *to_learn != Missing::error : column.fill.has_value(), place_of(x, i),
                  " is NaN, which is a missing value; fill it, or train with data.missing \"mean\" or "
@@ -298,10 +301,19 @@ void require_inputs(const NumpyArray& x, const TableFacts& facts, std::optional<
   }
 }
 
+void require_targets(const NumpyArray& y) {
+  for (std::size_t i = 0; i < y.values.size(); ++i) {
+    HEARTH_CHECK(DataError, !std::isnan(y.values[i]), place_of(y, i),
+                 " is NaN, and a target is never missing; fill it, or leave the row out");
+    HEARTH_CHECK(DataError, fits_f32(y.values[i]), place_of(y, i), " is ", y.values[i], ", which", outside_f32);
+  }
+}
+
 void add_targets(const NumpyArray& y, const TableFacts& facts, RawRows& rows) {
   if (facts.classes.empty()) {
     HEARTH_CHECK(DataError, static_cast<std::int64_t>(y.values.size()) == rows.count * facts.targets, y.name,
                  ": targets of another size than those of the training split, ", facts.targets);
+    require_targets(y);
     rows.targets.assign(y.values.begin(), y.values.end());
     return;
   }

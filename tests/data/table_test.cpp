@@ -316,6 +316,33 @@ TEST_F(ArraysTest, FaultsNameTheRowOfTheFile) {
   EXPECT_TRUE(contains(fault(), join_text(place("x.npy"), 40, ", place 4, counted from 0, is NaN"))) << fault();
 }
 
+TEST_F(ArraysTest, RefusesWhatIsOutsideTheRangeOfF32) {
+  for (const double value : {HUGE_VAL, -HUGE_VAL, 1e39, -1e300}) {
+    x[33 * 6 + 2] = value;
+    for (const char* missing : {"", R"(, "missing": "mean")"})
+      EXPECT_TRUE(contains(fault(missing), join_text(place("x.npy"), 33, ", place [0, 2], counted from 0, is ", value,
+                                                     ", which is outside the range of f32")))
+          << fault(missing);
+    x[33 * 6 + 2] = 3e38;
+    y[7] = value;
+    EXPECT_TRUE(contains(
+        fault(), join_text(place("y.npy"), 7, ", counted from 0, is ", value, ", which is outside the range of f32")))
+        << fault();
+    EXPECT_TRUE(contains(fault(R"(, "target_type": "category")"), "y.npy")) << fault();
+    y[7] = 1;
+  }
+  y[7] = std::nan("");
+  EXPECT_TRUE(contains(fault(), join_text(place("y.npy"), 7, ", counted from 0, is NaN"))) << fault();
+  EXPECT_TRUE(contains(fault(R"(, "target_type": "category")"), "y.npy")) << fault();
+}
+
+TEST_F(ArraysTest, LabelsAreNumbersFromZero) {
+  for (const double label : {-1.0, -5.0, 1e6}) {
+    y.assign(60, label);
+    EXPECT_TRUE(contains(fault(R"(, "target_type": "category")"), join_text("y.npy: the greatest label is ", label)));
+  }
+}
+
 TEST_F(ArraysTest, ColumnsWithoutAnyValueAreNamed) {
   for (std::size_t row = 0; row < 60; ++row) x[row * 6 + 2] = x[row * 6 + 5] = std::nan("");
   EXPECT_TRUE(contains(fault(R"(, "missing": "most_frequent")"), "x.npy: place 2 of the last axis")) << fault();
@@ -351,7 +378,8 @@ TEST(Arrays, AreSplitsOfRowsWithClassesOrNumbers) {
   EXPECT_NEAR(sum, 0, 1e-3) << "standardised over rows and places";
   const DataSplits numbers = data(R"(, "target_type": "number")");
   EXPECT_EQ(numbers.train->classes(), 0);
-  EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"(, "classes": ["a", "b"])"); }), "is 2, and the labels of 2 classes are 0 to 1"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"(, "classes": ["a", "b"])"); }),
+                       "is 2, and the labels of 2 classes are 0 to 1"));
   folder.write("y.npy", npy("<i4", "(19,)", std::vector<std::int32_t>(19)));
   EXPECT_TRUE(contains(error_message<DataError>([&] { data(""); }), "20 rows of inputs and 19 of targets"));
 }
