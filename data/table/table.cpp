@@ -12,6 +12,11 @@
 namespace hearth::data {
 namespace {
 
+/// A number as the model gets it: f64 up to the last step.
+float standardized(const Column& column, double number) {
+  return static_cast<float>((number - column.mean) / column.deviation);
+}
+
 std::size_t width_of(const Column& column) { return column.is_category ? column.values.size() : 1; }
 
 /// Of one column the values that are there, in the order of the rows.
@@ -23,8 +28,8 @@ void each_value(const RawRows& rows, std::size_t columns, std::size_t column, F&
 
 /// The smallest of the most frequent values; nothing where there are none.
 std::optional<double> most_frequent(const RawRows& rows, std::size_t columns, std::size_t column) {
-  std::vector<float> values;
-  each_value(rows, columns, column, [&](float value) { values.push_back(value); });
+  std::vector<double> values;
+  each_value(rows, columns, column, [&](double value) { values.push_back(value); });
   std::ranges::sort(values);
   std::optional<double> best;
   std::ptrdiff_t most = 0;
@@ -108,9 +113,9 @@ TensorSample TableDataset::read(std::int64_t index, Random&) const {
   const std::size_t columns = facts_->columns.size();
   for (std::size_t i = 0; i < stride; ++i) {
     const Column& column = facts_->columns[i % columns];
-    const float value = rows_.inputs[row * stride + i];
+    const double value = rows_.inputs[row * stride + i];
     if (!column.is_category)
-      *to = static_cast<float>((value - column.mean) / column.deviation);
+      *to = standardized(column, value);
     else if (value >= 0)
       to[static_cast<std::size_t>(value)] = 1;
     to += width_of(column);
@@ -139,10 +144,14 @@ void learn_columns(const RawRows& rows, Missing missing, bool standardize, Table
   const std::size_t columns = facts.columns.size();
   for (std::size_t i = 0; i < columns; ++i) {
     Column& column = facts.columns[i];
-    double count = 0, sum = 0, squares = 0;
-    each_value(rows, columns, i, [&](float value) { ++count, sum += value; });
-    const double mean = count > 0 ? sum / count : 0;
-    each_value(rows, columns, i, [&](float value) { squares += (value - mean) * (value - mean); });
+    double count = 0, first = 0, sum = 0, squares = 0;
+    // Differences to the first value keep equal values equal to their mean, and lose nothing where all are far from 0.
+    each_value(rows, columns, i, [&](double value) {
+      if (count++ == 0) first = value;
+      sum += value - first;
+    });
+    const double mean = count > 0 ? first + sum / count : 0;
+    each_value(rows, columns, i, [&](double value) { squares += (value - mean) * (value - mean); });
     if (standardize && !column.is_category) {
       column.mean = mean;
       const double deviation = count > 0 ? std::sqrt(squares / count) : 0;
@@ -157,14 +166,23 @@ void learn_columns(const RawRows& rows, Missing missing, bool standardize, Table
 void fill_missing(RawRows& rows, const TableFacts& facts, const std::string& source) {
   const std::size_t columns = facts.columns.size();
   for (std::size_t at = 0; at < rows.inputs.size(); ++at) {
-    if (!std::isnan(rows.inputs[at])) continue;
+    double& value = rows.inputs[at];
     const Column& column = facts.columns[at % columns];
-    HEARTH_CHECK(DataError, column.fill.has_value(), source, ": ",
-                 column.name.empty() ? join_text("place ", at % columns, " of the last axis, counted from 0,")
-                                     : "column \"" + column.name + "\"",
+    const auto place = [&] {
+      return column.name.empty() ? join_text("place ", at % columns, " of the last axis, counted from 0,")
+                                 : "column \"" + column.name + "\"";
+    };
+    if (!std::isnan(value)) {
+      HEARTH_CHECK(DataError, column.is_category || std::isfinite(standardized(column, value)), source, ": ", place(),
+                   " has the value ", value, ", which is beyond f32 as (number - ", column.mean, ") / ",
+                   column.deviation, ", by the training split's mean and deviation; correct it, or leave the ",
+                   "column out, or set data.standardize to false");
+      continue;
+    }
+    HEARTH_CHECK(DataError, column.fill.has_value(), source, ": ", place(),
                  " has no value in the training split that could stand for a missing one; leave it out",
                  column.name.empty() ? "" : " by data.ignore", ", or fill it");
-    rows.inputs[at] = static_cast<float>(*column.fill);
+    value = *column.fill;
   }
 }
 
@@ -189,16 +207,16 @@ Json describe_table(const TableDataset& table) {
     Json one = Json::object().set("name", column.name).set("type", column.is_category ? "category" : "number");
     if (column.is_category) {
       std::vector<std::int64_t> counts(column.values.size());
-      each_value(rows, facts.columns.size(), i, [&](float value) {
+      each_value(rows, facts.columns.size(), i, [&](double value) {
         if (value >= 0) ++counts[static_cast<std::size_t>(value)];
       });
       Json values = Json::object();
       for (std::size_t k = 0; k < counts.size(); ++k) values.set(column.values[k], counts[k]);
       one.set("values", std::move(values));
     } else {
-      float least = std::numeric_limits<float>::infinity(), greatest = -least;
+      double least = std::numeric_limits<double>::infinity(), greatest = -least;
       each_value(rows, facts.columns.size(), i,
-                 [&](float value) { least = std::min(least, value), greatest = std::max(greatest, value); });
+                 [&](double value) { least = std::min(least, value), greatest = std::max(greatest, value); });
       one.set("mean", column.mean).set("deviation", column.deviation);
       one.set("least", least).set("greatest", greatest);
     }

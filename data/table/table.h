@@ -45,10 +45,11 @@ Json to_json(const TableFacts& facts);
 /// ConfigError for what to_json() does not give.
 TableFacts table_facts_of(const Json& json);
 
-/// Rows as they were read: numbers, and indices of categories' values (-1 for an unknown one); NaN where missing.
+/// Rows as they were read: numbers, and indices of categories' values (-1 for an unknown one); NaN where missing. In
+/// f64, so that what numbers far from 0 differ by outlasts the subtraction of their mean.
 struct RawRows {
   std::int64_t count = 0;
-  std::vector<float> inputs{};
+  std::vector<double> inputs{};
   std::vector<float> targets{};        ///< numbers
   std::vector<std::int64_t> labels{};  ///< or classes; neither where the target is not there
 };
@@ -78,10 +79,11 @@ class HEARTH_API TableDataset : public SampleDataset {
 using TablePointer = std::shared_ptr<const TableDataset>;
 
 /// Fills in what the columns' values tell: means, deviations (1 where all are equal; both as they are without
-/// `standardize`), and what missing values become. Sums are in f64, in order.
+/// `standardize`), and what missing values become. Sums are in f64, in order, of differences to the first value.
 void learn_columns(const RawRows& rows, Missing missing, bool standardize, TableFacts& facts);
 /// Puts in the place of each missing input what the column says. DataError, naming `source` and column, where it says
-/// nothing, as the training split has no value of it.
+/// nothing, as the training split has no value of it; and for a number that is so far from the training split's that it
+/// is outside f32's range as an input.
 void fill_missing(RawRows& rows, const TableFacts& facts, const std::string& source);
 /// Chosen rows, in the given order.
 RawRows chosen(const RawRows& rows, const std::vector<std::int64_t>& which);

@@ -19,7 +19,7 @@ namespace hearth::data {
 namespace {
 
 constexpr std::size_t most_values = 10'000;
-constexpr float missing_value = std::numeric_limits<float>::quiet_NaN();
+constexpr double missing_value = std::numeric_limits<double>::quiet_NaN();
 
 using FactsPointer = std::shared_ptr<const TableFacts>;
 
@@ -154,8 +154,8 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
 
 /// A field of an input column; a missing one stays so where it may be missing: by the policy of what is still to be
 /// learned, or else where the column knows what stands for it.
-float input_of(const CsvText& csv, std::size_t row, std::size_t at, const Column& column,
-               std::optional<Missing> to_learn) {
+double input_of(const CsvText& csv, std::size_t row, std::size_t at, const Column& column,
+                std::optional<Missing> to_learn) {
   const std::string& field = csv.rows[row][at];
   if (is_missing(field)) {
     HEARTH_CHECK(DataError, to_learn ? *to_learn != Missing::error : column.fill.has_value(), csv.place(row, at),
@@ -163,8 +163,8 @@ float input_of(const CsvText& csv, std::size_t row, std::size_t at, const Column
                  "the column, by data.ignore");
     return missing_value;
   }
-  if (column.is_category) return static_cast<float>(index_in(column.values, field).value_or(-1));
-  return static_cast<float>(require_number(csv, row, at, how_to_mark_missing));
+  if (column.is_category) return static_cast<double>(index_in(column.values, field).value_or(-1));
+  return require_number(csv, row, at, how_to_mark_missing);
 }
 
 RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool needs_target,
@@ -332,7 +332,7 @@ void add_targets(const NumpyArray& y, const TableFacts& facts, RawRows& rows) {
 }
 
 /// Rows in the order of the arrays.
-RawRows rows_of(const NumpyArray& x, const NumpyArray* y, const TableFacts& facts,
+RawRows rows_of(NumpyArray x, const NumpyArray* y, const TableFacts& facts,
                 std::optional<Missing> to_learn = std::nullopt) {
   HEARTH_CHECK(DataError,
                x.shape.size() == facts.shape.size() + 1 &&
@@ -341,11 +341,10 @@ RawRows rows_of(const NumpyArray& x, const NumpyArray* y, const TableFacts& fact
   RawRows rows;
   rows.count = x.rows();
   require_inputs(x, facts, to_learn);
-  rows.inputs.assign(x.values.begin(), x.values.end());
-  if (y == nullptr) return rows;
-  HEARTH_CHECK(DataError, y->rows() == x.rows(), x.name, ": ", x.rows(), " rows of inputs and ", y->rows(),
-               " of targets");
-  add_targets(*y, facts, rows);
+  HEARTH_CHECK(DataError, y == nullptr || y->rows() == x.rows(), x.name, ": ", x.rows(), " rows of inputs and ",
+               y == nullptr ? 0 : y->rows(), " of targets");
+  if (y != nullptr) add_targets(*y, facts, rows);
+  rows.inputs = std::move(x.values);
   return rows;
 }
 
@@ -392,33 +391,39 @@ Splits csv_data(const CsvOptions& options, const FactsPointer& known) {
            options.test.empty() ? options.test_fraction : 0, options.split_seed, options.path);
   TableFacts facts = known ? *known : facts_of_csv(csv, options, drawn.train);
   const RawRows rows = rows_of(csv, facts, true, known ? std::nullopt : std::optional(options.missing));
-  if (!known) learn_columns(chosen(rows, drawn.train), options.missing, options.standardize, facts);
+  RawRows train = chosen(rows, drawn.train);
+  if (!known) learn_columns(train, options.missing, options.standardize, facts);
   const auto shared = std::make_shared<const TableFacts>(std::move(facts));
   const SplitMaker make(shared);
   const auto file = [&](const std::string& path) {
     return make(rows_of(read_csv(path, options.delimiter[0], options.header), *shared, true), path);
   };
-  return {make(chosen(rows, drawn.train), options.path),
+  return {make(std::move(train), options.path),
           options.valid.empty() ? make(chosen(rows, drawn.valid), options.path) : file(options.valid),
           options.test.empty() ? make(chosen(rows, drawn.test), options.path) : file(options.test)};
 }
 
 Splits arrays_data(const ArraysOptions& options, const FactsPointer& known) {
-  const NumpyArray x = read_part(options, options.x), y = read_part(options, options.y);
+  NumpyArray x = read_part(options, options.x);
+  const NumpyArray y = read_part(options, options.y);
+  const std::string source = x.name;
   TableFacts facts = known ? *known : facts_of_arrays(x, y, options);
-  const RawRows rows = rows_of(x, &y, facts, known ? std::nullopt : std::optional(options.missing));
+  const RawRows rows = rows_of(std::move(x), &y, facts, known ? std::nullopt : std::optional(options.missing));
   const Drawn drawn = draw(rows.count, options.valid_x.empty() ? options.valid_fraction : 0,
-                           options.test_x.empty() ? options.test_fraction : 0, options.split_seed, x.name);
-  if (!known) learn_columns(chosen(rows, drawn.train), options.missing, options.standardize, facts);
+                           options.test_x.empty() ? options.test_fraction : 0, options.split_seed, source);
+  RawRows train = chosen(rows, drawn.train);
+  if (!known) learn_columns(train, options.missing, options.standardize, facts);
   const auto shared = std::make_shared<const TableFacts>(std::move(facts));
   const SplitMaker make(shared);
   const auto file = [&](const std::string& x_name, const std::string& y_name) {
-    const NumpyArray inputs = read_part(options, x_name), targets = read_part(options, y_name);
-    return make(rows_of(inputs, &targets, *shared), inputs.name);
+    NumpyArray inputs = read_part(options, x_name);
+    const NumpyArray targets = read_part(options, y_name);
+    const std::string from = inputs.name;
+    return make(rows_of(std::move(inputs), &targets, *shared), from);
   };
-  return {make(chosen(rows, drawn.train), x.name),
-          options.valid_x.empty() ? make(chosen(rows, drawn.valid), x.name) : file(options.valid_x, options.valid_y),
-          options.test_x.empty() ? make(chosen(rows, drawn.test), x.name) : file(options.test_x, options.test_y)};
+  return {make(std::move(train), source),
+          options.valid_x.empty() ? make(chosen(rows, drawn.valid), source) : file(options.valid_x, options.valid_y),
+          options.test_x.empty() ? make(chosen(rows, drawn.test), source) : file(options.test_x, options.test_y)};
 }
 
 Splits table_splits(const Datasets::Component& data, const FactsPointer& known) {
@@ -435,10 +440,10 @@ TablePointer open_rows(const Datasets::Component& data, const FactsPointer& fact
   } else {
     HEARTH_CHECK(UsageError, data.options<ArraysOptions>() != nullptr, path, ": the run was trained on no table");
     const bool is_archive = path.ends_with(".npz");
-    const NumpyArray x = read_numpy(path, "x");
+    NumpyArray x = read_numpy(path, "x");
     const std::optional<NumpyArray> y =
         is_archive && has_array(path, "y") ? std::optional(read_numpy(path, "y")) : std::nullopt;
-    rows = rows_of(x, y ? &*y : nullptr, *facts);
+    rows = rows_of(std::move(x), y ? &*y : nullptr, *facts);
   }
   fill_missing(rows, *facts, path);
   return std::make_shared<TableDataset>(path, facts, std::move(rows));

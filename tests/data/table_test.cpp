@@ -173,6 +173,44 @@ TEST_F(CsvTest, TargetsAreNumbersOrClasses) {
   EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"("target": "z")"); }), "has no column \"z\""));
 }
 
+TEST_F(CsvTest, NumbersFarFromZeroKeepWhatTheyDifferBy) {
+  constexpr int rows = 101;  // of mean 1.7e12 + 50 and variance (101^2 - 1) / 12
+  std::string text = "time,constant,y\n";
+  for (int i = 0; i < rows; ++i) text += join_text(1'700'000'000'000 + i, ",0.1,", i, "\n");
+  write(text);
+  const Json node = parse_json(
+      join_text(R"({"type": "csv", "path": ")", path, R"(", "target": "y", "test_fraction": 0, "missing": "mean"})"),
+      "t");
+  const auto component = datasets().parse(node);
+  const DataSplits trained = make_data(component);
+  const TableFacts& facts = table(trained.train).facts();
+  const double deviation = std::sqrt(850.0);
+  EXPECT_EQ(facts.columns[0].mean, 1'700'000'000'050);
+  EXPECT_NEAR(facts.columns[0].deviation, deviation, 1e-12);
+  EXPECT_EQ(facts.columns[1].mean, 0.1);
+  EXPECT_EQ(facts.columns[1].deviation, 1) << "equal values have none";
+  for (int i = 0; i < rows; ++i) {
+    EXPECT_FLOAT_EQ(x(trained.train, i)[0], static_cast<float>((i - 50) / deviation));
+    EXPECT_EQ(x(trained.train, i)[1], 0);
+  }
+  // Rows to predict, by what a checkpoint keeps.
+  const auto kept = std::make_shared<const TableFacts>(table_facts_of(parse_json(to_text(to_json(facts)), "t")));
+  EXPECT_EQ(*kept, facts);
+  write(text + ",,0\n", "new.csv");
+  const TablePointer predicted = open_rows(component, kept, folder / "new.csv");
+  for (int i = 0; i < rows; ++i) EXPECT_EQ(x(predicted, i), x(trained.train, i));
+  EXPECT_EQ(x(predicted, rows), (std::vector<float>{0, 0})) << "the mean";
+}
+
+TEST_F(CsvTest, InputsBeyondF32AreRefused) {
+  write("a,y\n1e-30,1\n3e-30,2\n");
+  write("a,y\n1e20,1\n", "test.csv");
+  const std::string rest = R"("target": "y", "test": ")" + (folder / "test.csv").string() + "\"";
+  const std::string fault = error_message<DataError>([&] { data(rest); });
+  EXPECT_TRUE(contains(fault, "test.csv: column \"a\" has the value 1e+20, which is beyond f32")) << fault;
+  EXPECT_NO_THROW(data(rest + R"(, "standardize": false)"));
+}
+
 TEST_F(CsvTest, SplitsAreDrawnBySeed) {
   std::string text = "a,y\n";
   for (int i = 0; i < 100; ++i) text += join_text(i, ",", i, "\n");
@@ -334,6 +372,22 @@ TEST_F(ArraysTest, RefusesWhatIsOutsideTheRangeOfF32) {
   y[7] = std::nan("");
   EXPECT_TRUE(contains(fault(), join_text(place("y.npy"), 7, ", counted from 0, is NaN"))) << fault();
   EXPECT_TRUE(contains(fault(R"(, "target_type": "category")"), "y.npy")) << fault();
+}
+
+TEST_F(ArraysTest, NumbersFarFromZeroKeepWhatTheyDifferBy) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1.7e12 + static_cast<double>(i);
+  const DataSplits splits = data(R"(, "missing": "mean")");
+  const auto& table = dynamic_cast<const TableDataset&>(*splits.train);
+  const Column& column = table.facts().columns[0];
+  Random random(0, 0);
+  for (std::int64_t row = 0; row < table.size(); ++row) {
+    const Tensor sample = table.read(row, random)[0].second;
+    // Places follow each other in the last axis, 3 values apart in the one before.
+    EXPECT_NEAR(sample.data<const float>()[3] - sample.data<const float>()[0], 3 / column.deviation, 1e-6);
+    EXPECT_EQ(
+        sample.data<const float>()[0],
+        static_cast<float>((table.rows().inputs[static_cast<std::size_t>(row) * 6] - column.mean) / column.deviation));
+  }
 }
 
 TEST_F(ArraysTest, LabelsAreNumbersFromZero) {
