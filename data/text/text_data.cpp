@@ -148,10 +148,9 @@ void describe(Fields<TextData>& fields) {
   fields.boolean("packing", &TextData::packing,
                  "Rows hold whole documents, which see themselves alone, instead of windows that begin anywhere.");
   fields
-      .number(
-          "mask_probability", &TextData::mask_probability, {.min = 0, .below = 1},
-          "Probability of an id to be one of those guessed from all others, as for BERT; 0: each id is guessed from "
-          "those before it.")
+      .number("mask_probability", &TextData::mask_probability, {.min = 0, .below = 1},
+              "Probability of an id to be one of those guessed from all others, which the model `bert` needs (0.15 is "
+              "usual); 0: each id is guessed from those before it, as by `gpt`.")
       .formerly("mask_share");
   fields.component("tokenizer", &TextData::tokenizer, tokenizers(),
                    "How the text becomes numbers; null for characters. With packed it is the one beside the ids.");

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/memory/memory.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
@@ -112,12 +114,22 @@ TEST_F(ChunkedHead, StepsNeedLessMemory) {
   EXPECT_LT(peak("train.chunked_head=true"), 0.6 * peak("train.chunked_head=false"));
 }
 
+/// Scores of a vocabulary, of a model that shows no head.
+struct Headless : nn::Module {
+  explicit Headless(const models::InputInfo& input) : table(input.vocabulary, input.classes) {
+    register_module("table", table);
+  }
+  Tensor forward(const Tensor& ids) override { return table(ids); }
+  nn::Embedding table;
+};
+
 TEST_F(ChunkedHead, RefusesNetworksAndLossesWithoutOne) {
+  models::add("test_headless", [](const models::InputInfo& input) { return std::make_unique<Headless>(input); });
   const auto message = [&](const std::string& model, const std::vector<std::string>& overrides) {
     return test::error_message<ConfigError>([&] { (void)session(model, overrides); });
   };
-  const std::string classifier = R"({"type": "bert", "layers": 1, "heads": 2, "width": 16, "head": "embedding"})";
-  EXPECT_NE(message(classifier, {"train.chunked_head=true"}).find("/train/chunked_head"), std::string::npos);
+  const std::string headless = R"({"type": "test_headless"})";
+  EXPECT_NE(message(headless, {"train.chunked_head=true"}).find("/train/chunked_head"), std::string::npos);
   EXPECT_NE(message(gpt, {"train.chunked_head=true", "loss.type=mse"}).find("cross_entropy"), std::string::npos);
   EXPECT_EQ(session(gpt, {"loss.type=mse"})->chunked, nullptr);
 }

@@ -13,10 +13,40 @@
 namespace hearth::train {
 namespace {
 
+/// A token stream of a configuration, and the path of its options there.
+struct Stream {
+  const data::TextData* text;
+  std::string path;
+};
+
+/// Those that the data is made of; none where the program brings its own.
+std::vector<Stream> streams_of(const data::Datasets::Component& data, const std::string& path = "/data") {
+  std::vector<Stream> found;
+  if (const auto* const text = data.options<data::TextData>()) found.push_back({text, path});
+  if (const auto* const mixture = data.options<data::MixtureData>())
+    for (std::size_t i = 0; i < mixture->sources.size(); ++i)
+      for (Stream& each : streams_of(mixture->sources[i], join_text(path, "/sources/", i)))
+        found.push_back(std::move(each));
+  return found;
+}
+
 bool is_masked(const data::Datasets::Component& data) {
-  if (const auto* const mixture = data.options<data::MixtureData>()) return is_masked(mixture->sources.front());
-  const auto* const text = data.options<data::TextData>();
-  return text != nullptr && text->mask_probability > 0;
+  const std::vector<Stream> streams = streams_of(data);
+  return !streams.empty() && streams.front().text->mask_probability > 0;
+}
+
+/// In which direction a model attends is known of those of the library.
+void require_fitting_masks(const RunConfig& config) {
+  const std::string& model = config.model.type();
+  for (const auto& [text, path] : streams_of(config.data)) {
+    HEARTH_CHECK(ConfigError, model != "bert" || text->mask_probability > 0, path,
+                 "/mask_probability: 0 with /model/type \"bert\", which attends in both directions and so sees each "
+                 "id that it is to predict; give a mask_probability, as 0.15, or use the model \"gpt\"");
+    HEARTH_CHECK(ConfigError, model != "gpt" || text->mask_probability == 0, path,
+                 "/mask_probability: ", text->mask_probability,
+                 " with /model/type \"gpt\", which attends to earlier ids only, and predicts the next one; leave "
+                 "mask_probability out, or use the model \"bert\"");
+  }
 }
 
 }  // namespace
@@ -88,6 +118,8 @@ LanguageModelTask::LanguageModelTask(const data::DataSplits& data) : LanguageMod
   HEARTH_CHECK(ConfigError, sequences().labelled() == nullptr && sequences().pairs() == nullptr,
                "/task/type: language_model is of a token stream, as of data \"text\"");
 }
+
+void LanguageModelTask::prepare(const Session& session) { require_fitting_masks(session.config()); }
 
 void LanguageModelTask::check(const Loss& loss) const {
   Task::check(loss);

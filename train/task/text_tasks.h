@@ -45,6 +45,8 @@ class TextClassificationTask : public SequenceTask {
 class LanguageModelTask : public SequenceTask {
  public:
   explicit LanguageModelTask(const data::DataSplits& data);
+  /// ConfigError for a `bert` that sees the tokens it is to predict, and for a `gpt` on masked tokens.
+  void prepare(const Session& session) override;
   const char* unit() const override { return "tokens"; }
   /// What a token is followed by has many right answers: the loss tells more.
   bool best_by_loss() const override { return true; }
@@ -64,6 +66,7 @@ class LanguageModelTask : public SequenceTask {
 class TranslationTask : public LanguageModelTask {
  public:
   explicit TranslationTask(const data::DataSplits& data);
+  void prepare(const Session&) override {}
   models::InputInfo input_info() const override;
   nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
   Predicts predicts() const override { return Predicts::translations; }
