@@ -35,6 +35,29 @@ std::array<std::byte, front_bytes> front_of(const std::string& key, std::span<co
   return front;
 }
 
+bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+/// Whether name_of() gives such names. The directory may hold files of other programs, which are none of the cache's.
+bool is_block(std::string_view name) {
+  constexpr std::size_t digits = 64;
+  return name.size() == digits + suffix.size() && name.ends_with(suffix) &&
+         std::all_of(name.begin(), name.begin() + digits, is_hex);
+}
+
+/// Whether sibling_of() a block gives such names: BLOCK-PROCESS-COUNT.part.
+bool is_unfinished(std::string_view name) {
+  if (!name.ends_with(unfinished)) return false;
+  name.remove_suffix(unfinished.size());
+  for (int numbers = 0; numbers < 2; ++numbers) {
+    const std::size_t dash = name.rfind('-');
+    if (dash == name.npos || dash + 1 == name.size()) return false;
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    if (!std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dash) + 1, name.end(), is_digit)) return false;
+    name = name.substr(0, dash);
+  }
+  return is_block(name);
+}
+
 /// A name that no other thread or process writes to.
 std::string sibling_of(const std::string& name) {
   static std::atomic<unsigned> counter{0};
@@ -50,7 +73,7 @@ void touch(const fs::path& path) {
 
 DiskBlocks::DiskBlocks(fs::path directory, std::uint64_t limit) : directory_(std::move(directory)), limit_(limit) {
   make_directories(directory_);
-  const fs::path probe = directory_ / sibling_of("probe");
+  const fs::path probe = directory_ / sibling_of(name_of("can be written to"));
   FileWriter(probe, FileWriter::Mode::truncate).append("can be written to");
   remove_tree(probe);
   scan();
@@ -60,12 +83,14 @@ DiskBlocks::DiskBlocks(fs::path directory, std::uint64_t limit) : directory_(std
 void DiskBlocks::scan() {
   std::vector<std::tuple<timespec, std::string, std::uint64_t>> found;
   for (const std::string& name : list_directory(directory_)) {
+    const bool leftover = is_unfinished(name);
+    if (!leftover && !is_block(name)) continue;
     struct stat status {};
-    if (::stat((directory_ / name).c_str(), &status) != 0) continue;  // another process was first
+    // Another process may be first.
+    if (::lstat((directory_ / name).c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     // What a process that was killed left behind.
-    if (name.ends_with(unfinished) && status.st_mtim.tv_sec + 3600 < ::time(nullptr))
-      ::unlink((directory_ / name).c_str());
-    if (name.ends_with(suffix)) found.emplace_back(status.st_mtim, name, status.st_size);
+    if (leftover && status.st_mtim.tv_sec + 3600 < ::time(nullptr)) ::unlink((directory_ / name).c_str());
+    if (!leftover) found.emplace_back(status.st_mtim, name, status.st_size);
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     const timespec &x = std::get<0>(a), &y = std::get<0>(b);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -122,6 +123,29 @@ TEST_F(ReadCacheTest, TheDiskIsBoundedAndLosesWhatWasUsedLongestAgo) {
   EXPECT_EQ(blocks_on_disk().size(), 7u) << "blocks with a checksum each: one fewer than 2 MiB has";
   (void)cache(0, 1);
   EXPECT_EQ(blocks_on_disk().size(), 3u) << "a smaller limit counts at once";
+}
+
+TEST_F(ReadCacheTest, FilesOfOtherProgramsInTheDirectoryStay) {
+  const std::string digits(63, 'a');
+  // What a cache left behind, and names that are none of a cache's.
+  const std::string left = "cache/" + digits + "a.block-17-0.part";
+  const std::string others[] = {"minecraft.block",          "download.iso.part",         digits + ".block",
+                                digits + "g.block",         digits + "A.block",          digits + "a.block.part",
+                                digits + "a.block-1.part",  digits + "a.block-x-0.part", "probe-1-0.part",
+                                digits + "a.block-17-.part"};
+  fs::create_directory(folder / "cache");
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(3);
+  const auto write_old = [&](const std::string& file) {
+    folder.write(file, std::vector<std::uint8_t>(std::size_t{2} << 20));
+    fs::last_write_time(folder / file, long_ago);
+  };
+  for (const std::string& file : others) write_old("cache/" + file);
+  write_old(left);
+  const auto kept = cache(0, 1);
+  EXPECT_EQ(kept->statistics().disk_bytes, 0u) << "only blocks count";
+  EXPECT_TRUE(is_right(*kept->open(name), 0, 10 * block));
+  for (const std::string& file : others) EXPECT_TRUE(fs::exists(folder / ("cache/" + file))) << file;
+  EXPECT_FALSE(fs::exists(folder / left));
 }
 
 TEST_F(ReadCacheTest, DamagedBlocksAreReadAnew) {
