@@ -8,6 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "data/image/image.h"
+#include "data/quarantine.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/run/checkpoint.h"
@@ -27,9 +28,9 @@ class SavedData : public testing::Test {
   }
 
   /// Files of images of one pixel, named as MNIST's: alternately `dark` and `light`, of the classes 0 and 1.
-  void write_images(const std::string& folder, char dark, char light) const {
+  void write_images(const std::string& folder, char dark, char light, int tests = 4) const {
     const auto number = [](int value) { return std::string{0, 0, 0, static_cast<char>(value)}; };
-    for (const auto& [part, count] : {std::pair{"train", 8}, {"t10k", 4}}) {
+    for (const auto& [part, count] : {std::pair{"train", 8}, {"t10k", tests}}) {
       std::string pixels, labels;
       for (int i = 0; i < count; ++i) {
         pixels += i % 2 == 0 ? dark : light;
@@ -53,9 +54,9 @@ class SavedData : public testing::Test {
                                                            "train": {"batch_size": 4, "steps": 1}})");
     return std::make_unique<Session>(load_config(config, {}));
   }
-  std::unique_ptr<Session> of_images() const {
-    return session(R"({"type": "mlp", "hidden": [4]})",
-                   R"({"type": "idx", "workers": 0, "path": ")" + path("images") + R"("})");
+  std::unique_ptr<Session> of_images(const std::string& bad_samples = "fail") const {
+    return session(R"({"type": "mlp", "hidden": [4]})", R"({"type": "idx", "workers": 0, "bad_samples": ")" +
+                                                            bad_samples + R"(", "path": ")" + path("images") + R"("})");
   }
   std::unique_ptr<Session> of_texts() const {
     return session(
@@ -85,6 +86,34 @@ TEST_F(SavedData, OtherImagesAreNormalisedAsThoseOfTheTraining) {
   EXPECT_EQ(normalize({other}).std, own.std);
   EXPECT_EQ(normalize({other, "data.normalize.mean=[0.5]"}).mean, std::vector<double>{0.5}) << "it was asked for";
   EXPECT_EQ(normalize({other, "data.normalize.mean=[0.5]"}).std, own.std);
+}
+
+TEST_F(SavedData, WhichSamplesWereBadIsNoPartOfAnEvaluation) {
+  write_images("images", 0, 100);
+  write_images("more", 0, 100, 20);
+  const auto trained = of_images("skip");
+  for (const auto& one : trained->data.quarantines)
+    if (one) one->deliver(std::vector<data::Quarantine::Entry>{{1, "was broken"}});
+  save_session(*trained, path("run/checkpoints"));
+  const auto knows_none = [](const Session& opened) {
+    for (const auto& one : opened.data.quarantines)
+      if (one && (one->count() > 0 || one->holds(1))) return false;
+    return true;
+  };
+  const auto other = open_for_evaluation(path("run"), {}, path("more"));
+  EXPECT_EQ(other->data.test->size(), 20);
+  EXPECT_TRUE(knows_none(*other)) << "its numbers mean other samples";
+  EXPECT_TRUE(knows_none(*open_for_evaluation(path("run"), {"data.path=\"" + path("more") + "\""})));
+  const auto own = open_for_evaluation(path("run"));
+  EXPECT_TRUE(knows_none(*own)) << "they are tried again";
+  own->data.quarantines[2]->after_load({});
+  EXPECT_TRUE(knows_none(*own)) << "nor does the state have them";
+  EXPECT_TRUE(knows_none(*open_trained(path("run"))));
+  const auto resumed = of_images("skip");
+  (void)restore_newest(*resumed, path("run"));
+  EXPECT_FALSE(knows_none(*resumed)) << "a run that goes on passes over them";
+  save_session(*of_images(), path("strict/checkpoints"));
+  EXPECT_EQ(open_for_evaluation(path("strict"), {"data.bad_samples=\"skip\""})->data.test->size(), 4);
 }
 
 TEST_F(SavedData, ARunWhoseImagesChangedStopsUnlessToldToGoOn) {

@@ -389,7 +389,9 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
   require_own_tokenizers(*session, set);
   require_own_classes(*session, set);
   session->model_state.load(set + "/" + model_file);
-  session->training_state.load_part(set + "/" + state_file, {"position.test_"});
+  // Numbers of bad samples may mean those of other data. An evaluation tries all samples of its own.
+  session->training_state.load_part(set + "/" + state_file, {"position.test_", quarantine_state});
+  clear_bad_samples(session->data);
   session->after_load();
   return session;
 }
