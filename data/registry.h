@@ -153,8 +153,8 @@ void add(const std::string& name, std::function<Splits(const Options&)> open,
 }
 
 /// Opens a set, splits it and sets up its transforms. Where neither the node nor the set says how
-/// to normalise, mean and deviation are measured on the first 10,000 training samples. DataError or FileError for what
-/// the files lack.
+/// to normalise, mean and deviation are measured on 10,000 training samples that are spread evenly over the set.
+/// DataError or FileError for what the files lack.
 HEARTH_API DataSplits make_data(const Datasets::Component& data);
 /// The same for the set that a node describes. ConfigError with every fault of the node.
 HEARTH_API DataSplits make_data(const Json& node);

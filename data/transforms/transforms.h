@@ -190,7 +190,7 @@ class HEARTH_API PixelHistogram {
   std::vector<std::uint64_t> counts_;  // [channel][256]
 };
 
-/// Measured over the first `most` samples.
+/// Measured over `most` samples at equal distances, from the first on; over all where there are no more.
 HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most,
                                                 BadSamplePolicy policy = BadSamplePolicy::fail);
 

@@ -108,6 +108,37 @@ TEST(DataRegistryTest, MeasuresWhereNothingIsUsual) {
   EXPECT_EQ(measured.mean.size(), 3u);
 }
 
+/// Images of one pixel, as bright as their number, that write down which of them are read.
+class Sorted : public ImageDataset {
+ public:
+  explicit Sorted(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  ImageShape image_shape() const override { return {1, 1, 1}; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  const std::string& source() const override { return names_[0]; }
+  std::int64_t label(std::int64_t) const override { return 0; }
+  std::int64_t read(std::int64_t index, Image& image) const override {
+    read_.push_back(index);
+    image.reshape(1, 1, 1);
+    image.pixels[0] = static_cast<std::uint8_t>(index);
+    return 0;
+  }
+  mutable std::vector<std::int64_t> read_;
+
+ private:
+  std::int64_t size_;
+  std::vector<std::string> names_{"sorted"};
+};
+
+TEST(DataRegistryTest, MeasuresSamplesSpreadOverTheSet) {
+  const Sorted many(25), few(4);
+  const ChannelStatistics measured = channel_statistics(many, 10);
+  EXPECT_EQ(many.read_, (std::vector<std::int64_t>{0, 2, 5, 7, 10, 12, 15, 17, 20, 22}));
+  EXPECT_NEAR(measured.mean.at(0), 11.0 / 255, 1e-12);
+  (void)channel_statistics(few, 10);
+  EXPECT_EQ(few.read_, (std::vector<std::int64_t>{0, 1, 2, 3}));
+}
+
 TEST(DataRegistryTest, FoldersAreSplitByNamesAndTheSeed) {
   if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   test::TempDir folder;
