@@ -2,7 +2,7 @@
 #include "data/described.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -12,14 +12,13 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/prepare.h"
+#include "data/source.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"
 
 namespace hearth::data {
 namespace {
-
-namespace fs = std::filesystem;
 
 const std::string& not_opened() {
   static const std::string text = "the data of the training, which is not opened";
@@ -115,10 +114,8 @@ class Conformed : public ImageDataset {
 /// The test files of the training's own format in a folder; null where the format has none, or they are not there.
 ImageDatasetPointer own_format(const Datasets::Component& data, const std::string& path,
                                const std::vector<std::string>& classes) {
-  const auto holds = [&](const char* name) {
-    std::error_code absent;
-    return fs::exists(fs::path(path) / name, absent) ||
-           fs::exists(fs::path(path) / (std::string(name) + ".gz"), absent);
+  const auto holds = [&](const std::string& name) {
+    return find_source(name_in(path, name)) || find_source(name_in(path, name + ".gz"));
   };
   const std::string& type = data.type();
   if (type == "cifar10" && holds("test_batch.bin")) return cifar10_test(path);
@@ -147,9 +144,9 @@ ImageSplits images_at(const Datasets::Component& data, const std::string& path,
   found.test = own_format(data, path, classes);
   if (found.test) return found;
   const auto folder = [&](const std::string& name) -> ImageDatasetPointer {
-    const std::string below = (fs::path(path) / name).string();
-    std::error_code absent;
-    return fs::is_directory(below, absent) ? class_folders(below, classes) : nullptr;
+    const std::string below = name_in(path, name);
+    const std::optional<SourceEntry> there = find_source(below);
+    return there && there->kind == SourceEntry::Kind::folder ? class_folders(below, classes) : nullptr;
   };
   const auto is_class = [&](const char* name) {
     return std::find(classes.begin(), classes.end(), name) != classes.end();
@@ -225,8 +222,7 @@ DataSplits data_as_trained(const Datasets::Component& data, const DataFacts& fac
 }
 
 DataSplits evaluation_data(const Datasets::Component& configured, const DataFacts& facts, const std::string& path) {
-  std::error_code absent;
-  HEARTH_CHECK(FileError, fs::exists(path, absent), path,
+  HEARTH_CHECK(FileError, find_source(path).has_value(), path,
                ": is not there; give a folder or file of data to evaluate on");
   HEARTH_CHECK(UsageError, facts.kind != "samples", path,
                ": data of the program's own is opened as the configuration says; change it by --set data.FIELD=...");

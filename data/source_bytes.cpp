@@ -34,10 +34,16 @@ void read_bytes(const std::string& name, std::vector<std::uint8_t>& bytes, ReadL
   read_bytes(*open_source(name), bytes, limit);
 }
 
+std::string read_source_text(const std::string& name, ReadLimit limit) {
+  const SourceFilePointer file = open_source(name);
+  require_readable_size(name, file->size(), limit);
+  std::string text(file->size(), '\0');
+  file->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 Json read_manifest_json(const std::string& name) {
-  std::vector<std::uint8_t> text;
-  read_bytes(name, text, {std::uint64_t{1} << 26, "manifests"});
-  return parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, name);
+  return parse_json(read_source_text(name, {std::uint64_t{1} << 26, "manifests"}), name);
 }
 
 #if HEARTH_HAS_ZLIB

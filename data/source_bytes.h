@@ -16,6 +16,8 @@ namespace hearth::data {
 /// The bytes of a file, as of read_file(), into memory that is used again.
 void read_bytes(const SourceFile& file, std::vector<std::uint8_t>& bytes, ReadLimit limit);
 void read_bytes(const std::string& name, std::vector<std::uint8_t>& bytes, ReadLimit limit);
+/// The same as text, unchanged.
+std::string read_source_text(const std::string& name, ReadLimit limit);
 /// A manifest beside data. Errors as of read_json().
 Json read_manifest_json(const std::string& name);
 /// The first `count` bytes of a file, or all where there are fewer, inflated if they are gzip. What is damaged behind

@@ -2,7 +2,6 @@
 // Reading records and turning channel planes into pixels.
 #include "data/formats/cifar.h"
 
-#include <filesystem>
 #include <string_view>
 
 #include "core/error.h"
@@ -23,8 +22,7 @@ struct Records {
 // Each record has `label_bytes` labels; the one at `label_at` counts.
 void append_records(const std::string& path, std::size_t label_bytes, std::size_t label_at, std::int32_t classes,
                     Records& records) {
-  std::error_code ignored;
-  HEARTH_CHECK(DataError, std::filesystem::exists(path, ignored), path,
+  HEARTH_CHECK(DataError, find_source(path).has_value(), path,
                ": is missing; wanted is the binary version from https://www.cs.toronto.edu/~kriz/cifar.html");
   const std::vector<std::uint8_t> bytes = read_maybe_gzip(path, {std::uint64_t{1} << 30, "files of records"});
   const std::size_t record = label_bytes + image_bytes;
@@ -45,8 +43,7 @@ void append_records(const std::string& path, std::size_t label_bytes, std::size_
 }
 
 std::vector<std::string> names_in(const std::string& path, std::size_t count) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return numbered_classes(static_cast<std::int64_t>(count));
+  if (!find_source(path)) return numbered_classes(static_cast<std::int64_t>(count));
   std::vector<std::uint8_t> bytes;
   read_bytes(path, bytes, small_file);
   std::vector<std::string> names(1);
@@ -69,31 +66,28 @@ ImageDatasetPointer in_memory(const std::string& path, Records records, const st
 
 ImageDatasetPointer cifar100_part(const std::string& path, const char* file, CifarLabels labels) {
   const bool coarse = labels == CifarLabels::coarse;
-  const std::filesystem::path folder(path);
   const std::int32_t classes = coarse ? 20 : 100;
   Records records;
-  append_records((folder / file).string(), 2, coarse ? 0 : 1, classes, records);
+  append_records(name_in(path, file), 2, coarse ? 0 : 1, classes, records);
   return in_memory(path, std::move(records),
-                   names_in((folder / (coarse ? "coarse_label_names.txt" : "fine_label_names.txt")).string(),
+                   names_in(name_in(path, coarse ? "coarse_label_names.txt" : "fine_label_names.txt"),
                             static_cast<std::size_t>(classes)));
 }
 
 }  // namespace
 
 ImageDatasetPointer cifar10_test(const std::string& path) {
-  const std::filesystem::path folder(path);
   Records test;
-  append_records((folder / "test_batch.bin").string(), 1, 0, 10, test);
-  return in_memory(path, std::move(test), names_in((folder / "batches.meta.txt").string(), 10));
+  append_records(name_in(path, "test_batch.bin"), 1, 0, 10, test);
+  return in_memory(path, std::move(test), names_in(name_in(path, "batches.meta.txt"), 10));
 }
 
 ImageSplits cifar10(const std::string& path) {
-  const std::filesystem::path folder(path);
   Records train;
   for (int i = 1; i <= 5; ++i) {
-    append_records((folder / ("data_batch_" + std::to_string(i) + ".bin")).string(), 1, 0, 10, train);
+    append_records(name_in(path, "data_batch_" + std::to_string(i) + ".bin"), 1, 0, 10, train);
   }
-  return {in_memory(path, std::move(train), names_in((folder / "batches.meta.txt").string(), 10)),
+  return {in_memory(path, std::move(train), names_in(name_in(path, "batches.meta.txt"), 10)),
           nullptr,
           cifar10_test(path),
           {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}}};

@@ -3,7 +3,6 @@
 #include "data/formats/idx.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iomanip>
 
 #include "core/error.h"
@@ -59,9 +58,8 @@ IdxArray read_idx(const std::string& path, std::size_t min_idx_rank, std::size_t
 
 std::string existing_file(const std::string& folder, const std::string& name) {
   for (const char* suffix : {"", ".gz"}) {
-    const std::string path = (std::filesystem::path(folder) / (name + suffix)).string();
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return path;
+    const std::string path = name_in(folder, name + suffix);
+    if (find_source(path)) return path;
   }
   return {};
 }

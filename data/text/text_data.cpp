@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "core/io/file.h"
 #include "core/nearest.h"
 #include "data/order.h"
+#include "data/source.h"
 #include "data/text/labelled.h"
 #include "data/text/text_parts.h"
 
@@ -279,16 +279,17 @@ Splits labelled_splits(const LabelledTextData& options, const KnownText& known) 
 }
 
 /// `files` as they are in a folder, by their names; none where none is there.
-std::vector<std::string> found_in(const fs::path& folder, const std::vector<std::string>& files) {
+std::vector<std::string> found_in(const std::string& folder, const std::vector<std::string>& files) {
   std::vector<std::string> found;
-  for (const std::string& file : files) found.push_back((folder / fs::path(file).filename()).string());
-  const bool any = std::any_of(found.begin(), found.end(), [](const std::string& file) { return file_exists(file); });
+  for (const std::string& file : files) found.push_back(name_in(folder, fs::path(file).filename().string()));
+  const bool any =
+      std::any_of(found.begin(), found.end(), [](const std::string& file) { return find_source(file).has_value(); });
   return any ? found : std::vector<std::string>{};
 }
 
 bool is_folder(const std::string& path) {
-  std::error_code absent;
-  return fs::is_directory(path, absent);
+  const std::optional<SourceEntry> there = find_source(path);
+  return there && there->kind == SourceEntry::Kind::folder;
 }
 
 /// Makes a node's options name what is at `path`, and no training text.

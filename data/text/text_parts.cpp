@@ -2,12 +2,11 @@
 #include "data/text/text_parts.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "core/error.h"
-#include "core/io/file.h"
 #include "core/nearest.h"
+#include "data/source.h"
 
 namespace hearth::data::text_parts {
 
@@ -38,8 +37,6 @@ std::vector<std::string> read_all(const std::vector<std::string>& paths) {
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 Parts tokenized(const TextData& options, Parts result) {
   const std::vector<std::string>* files[] = {&options.train, &options.valid, &options.test};
@@ -106,31 +103,32 @@ Parts tokenized(const ParallelTextData& options, Parts result) {
   return result;
 }
 
-TokensPointer open_packed(const fs::path& path, const Tokenizer& tokenizer) {
-  if (!file_exists(path)) return nullptr;
-  TokensPointer tokens = Tokens::open(path.string());
-  HEARTH_CHECK(DataError, tokens->meaning().digest == tokenizer.digest(), path.string(),
+TokensPointer open_packed(const std::string& path, const Tokenizer& tokenizer) {
+  if (!find_source(path)) return nullptr;
+  TokensPointer tokens = Tokens::open(path);
+  HEARTH_CHECK(DataError, tokens->meaning().digest == tokenizer.digest(), path,
                ": made with another tokenizer than the one that reads it; pack the text again");
   return tokens;
 }
 
-Parts packed_parts(const fs::path& folder, bool pairs, Parts result) {
+Parts packed_parts(const std::string& folder, bool pairs, Parts result) {
   const bool evaluates = result.tokenizer != nullptr;
   if (!evaluates) {
-    HEARTH_CHECK(FileError, file_exists(folder / "tokenizer.json"), folder.string(),
+    const std::string own = name_in(folder, "tokenizer.json"), other = name_in(folder, "source_tokenizer.json");
+    HEARTH_CHECK(FileError, find_source(own).has_value(), folder,
                  ": has no tokenizer.json; `hearth data pack` writes such folders");
-    result.tokenizer = read_tokenizer((folder / "tokenizer.json").string());
-    const fs::path other = folder / "source_tokenizer.json";
-    result.source_tokenizer = file_exists(other) ? read_tokenizer(other.string()) : result.tokenizer;
+    result.tokenizer = read_tokenizer(own);
+    result.source_tokenizer = find_source(other) ? read_tokenizer(other) : result.tokenizer;
   }
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string name = part_names[i];
-    if (pairs) result.parts[i].source = open_packed(folder / (name + ".source.tokens"), *result.source_tokenizer);
-    result.parts[i].target = open_packed(folder / (name + (pairs ? ".target.tokens" : ".tokens")), *result.tokenizer);
-    HEARTH_CHECK(DataError, !pairs || !result.parts[i].source == !result.parts[i].target, folder.string(), ": of ",
-                 name, " one side is missing");
+    if (pairs) result.parts[i].source = open_packed(name_in(folder, name + ".source.tokens"), *result.source_tokenizer);
+    result.parts[i].target =
+        open_packed(name_in(folder, name + (pairs ? ".target.tokens" : ".tokens")), *result.tokenizer);
+    HEARTH_CHECK(DataError, !pairs || !result.parts[i].source == !result.parts[i].target, folder, ": of ", name,
+                 " one side is missing");
   }
-  HEARTH_CHECK(FileError, evaluates || result.parts[0].target != nullptr, folder.string(), ": has no ",
+  HEARTH_CHECK(FileError, evaluates || result.parts[0].target != nullptr, folder, ": has no ",
                pairs ? "train.source.tokens" : "train.tokens", "; was it packed from another kind of set?");
   return result;
 }

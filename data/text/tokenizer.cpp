@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "core/io/file.h"
+#include "data/source_bytes.h"
 #include "data/text/bpe.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/special.h"
@@ -102,7 +102,7 @@ void add_own(Tokenizers& registry) {
                                 });
   registry.add<SentencePieceFields>("sentencepiece", "A SentencePiece model, by the library that defines them.",
                                     [](const SentencePieceFields& f, Corpus) {
-                                      return sentencepiece_tokenizer(read_text(f.path, tokenizer_limit), f.path);
+                                      return sentencepiece_tokenizer(read_source_text(f.path, tokenizer_limit), f.path);
                                     });
 }
 

@@ -3,9 +3,11 @@
 // this library does not do is refused by name: ids that are nearly right are worse than none.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "core/error.h"
-#include "core/io/file.h"
+#include "core/io/json_text.h"
+#include "data/source_bytes.h"
 #include "data/text/bpe.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/special.h"
@@ -166,7 +168,7 @@ TokenizerPointer parse_word_level(const Part& document) {
 
 Json read_document(const std::string& path) {
   try {
-    return read_json(path, tokenizer_limit);
+    return parse_json(read_source_text(path, tokenizer_limit), path);
   } catch (const ConfigError& error) {
     // A bad data file, not a bad run configuration.
     throw DataError(error.what());
@@ -174,7 +176,7 @@ Json read_document(const std::string& path) {
 }
 
 std::vector<std::string> lines_of(const std::string& path) {
-  const std::string text = read_text(path, tokenizer_limit);
+  const std::string text = read_source_text(path, tokenizer_limit);
   unicode::require_utf8(text, path);
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < text.size();) {
@@ -187,24 +189,23 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-TokenizerPointer read_vocab_json(const fs::path& path) {
-  const fs::path beside = path.parent_path() / "merges.txt";
+TokenizerPointer read_vocab_json(const std::string& path) {
+  const std::string beside = (fs::path(path).parent_path() / "merges.txt").string();
   std::vector<BytePairTokenizer::Merge> merges;
   std::size_t number = 0;
-  for (const std::string& line : lines_of(beside.string())) {
+  for (const std::string& line : lines_of(beside)) {
     ++number;
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
     const std::size_t blank = line.find(' ');
-    HEARTH_CHECK(DataError, blank != std::string::npos && line.find(' ', blank + 1) == std::string::npos,
-                 beside.string(), ":", number, ": '", line, "' is not two pieces");
+    HEARTH_CHECK(DataError, blank != std::string::npos && line.find(' ', blank + 1) == std::string::npos, beside, ":",
+                 number, ": '", line, "' is not two pieces");
     merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   }
-  Vocabulary vocabulary(read_document(path.string()), path.string());
+  Vocabulary vocabulary(read_document(path), path);
   std::vector<AddedToken> added;
   for (const char* name : {"<pad>", "<unk>", "<s>", "</s>", "<mask>", "<|endoftext|>"})
     if (const auto id = vocabulary.find(name)) added.push_back({name, *id});
-  return std::make_shared<BytePairTokenizer>(std::move(vocabulary), merges, std::move(added), BpeOptions{},
-                                             path.string());
+  return std::make_shared<BytePairTokenizer>(std::move(vocabulary), merges, std::move(added), BpeOptions{}, path);
 }
 
 }  // namespace
@@ -237,22 +238,22 @@ TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
 }
 
 TokenizerPointer read_tokenizer(const std::string& path, bool lower_case) {
-  fs::path file = path;
-  std::error_code ignored;
-  if (fs::is_directory(file, ignored)) {
+  std::string file = path;
+  const std::optional<SourceEntry> there = find_source(path);
+  if (there && there->kind == SourceEntry::Kind::folder) {
     for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model"}) {
-      if (!file_exists(fs::path(path) / name)) continue;
-      file = fs::path(path) / name;
+      if (!find_source(name_in(path, name))) continue;
+      file = name_in(path, name);
       break;
     }
-    HEARTH_CHECK(FileError, file != fs::path(path), path,
+    HEARTH_CHECK(FileError, file != path, path,
                  ": holds none of tokenizer.json, vocab.json, vocab.txt and tokenizer.model");
   }
-  if (file.extension() == ".txt") return read_vocab_txt(file.string(), lower_case);
-  if (file.extension() == ".model")
-    return sentencepiece_tokenizer(read_text(file.string(), tokenizer_limit), file.string());
-  if (file.filename() == "vocab.json") return read_vocab_json(file);
-  return parse_tokenizer(read_document(file.string()), file.string());
+  const fs::path name(file);
+  if (name.extension() == ".txt") return read_vocab_txt(file, lower_case);
+  if (name.extension() == ".model") return sentencepiece_tokenizer(read_source_text(file, tokenizer_limit), file);
+  if (name.filename() == "vocab.json") return read_vocab_json(file);
+  return parse_tokenizer(read_document(file), file);
 }
 
 }  // namespace hearth::data

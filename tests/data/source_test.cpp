@@ -7,10 +7,14 @@
 
 #include "core/build.h"
 #include "core/error.h"
-#include "data/pack_records.h"
+#include "data/described.h"
+#include "data/formats/cifar.h"
+#include "data/formats/idx.h"
+#include "data/image/image.h"
 #include "data/registry.h"
 #include "data/source_bytes.h"
-#include "data/text/tokens.h"
+#include "data/text/text_data.h"
+#include "data/text/tokenizer.h"
 #include "tests/support/error_message.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"
@@ -75,6 +79,103 @@ TEST(SourceTest, ANameWithASchemeIsReadByItsSource) {
   EXPECT_FALSE(find_source("store-1://nowhere/d").has_value());
   EXPECT_EQ(find_source("store-1://bucket")->kind, SourceEntry::Kind::folder);
   EXPECT_TRUE(contains(error_message<FileError>([] { open_source("store-1://bucket/d"); }), "no such file"));
+}
+
+/// Puts what a folder has into a source, and tells its name there.
+std::string moved(const test::TempDir& folder, const std::string& scheme) {
+  const std::string root = scheme + "://bucket/set";
+  added(scheme)->put_folder(folder.path(), root);
+  return root;
+}
+
+TEST(SourceTest, CifarIsReadByASource) {
+  const test::TempDir folder;
+  const auto record = [](int labels, std::uint8_t label) {
+    return std::vector<std::uint8_t>(static_cast<std::size_t>(labels) + 3072, label);
+  };
+  for (std::uint8_t i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", record(1, i));
+  folder.write("test_batch.bin", record(1, 9));
+  folder.write("train.bin", record(2, 3));
+  folder.write("test.bin", record(2, 4));
+  const std::string names = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n";
+  folder.write("batches.meta.txt", {names.begin(), names.end()});
+  const std::string root = moved(folder, "cifar");
+  const Json ten = Json::object().set("type", "cifar10").set("path", root);
+  const DataSplits data = make_data(ten);
+  EXPECT_EQ(data.train->size(), 5);
+  EXPECT_EQ(data.train->class_names()[9], "j");
+  EXPECT_EQ(data.test->images()->get(0).image.pixels[0], 9);
+  EXPECT_EQ(make_data(Json(ten).set("type", "cifar100")).test->images()->label(0), 4);
+  EXPECT_EQ(evaluation_data(datasets().parse(ten), facts_of(data), root).test->size(), 1);
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)cifar10("cifar://bucket"); }),
+               "cifar://bucket/data_batch_1.bin: is missing");
+}
+
+TEST(SourceTest, IdxIsReadByASource) {
+  const test::TempDir folder;
+  for (const std::string part : {"train", "t10k"}) {
+    folder.write(part + "-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 50, 60});
+    folder.write(part + "-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 2, 0, 1});
+  }
+  const std::string root = moved(folder, "idx");
+  const Json config = Json::object().set("type", "idx").set("path", root);
+  const DataSplits data = make_data(config);
+  EXPECT_EQ(data.test->images()->get(1).image.pixels[0], 60);
+  EXPECT_EQ(evaluation_data(datasets().parse(config), facts_of(data), root).test->size(), 2);
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)idx_folder("idx://bucket"); }),
+               "idx://bucket: train-images-idx3-ubyte is missing");
+}
+
+TEST(SourceTest, FoldersOfClassesAreEvaluatedFromASource) {
+  if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  const test::TempDir folder;
+  Image image;
+  image.reshape(5, 6, 3);
+  for (const char* name : {"train/a", "train/b", "val/a", "test/b"}) {
+    fs::create_directories(folder / name);
+    write_png(folder / (std::string(name) + "/0.png"), image);
+  }
+  const std::string root = moved(folder, "folders");
+  const Json config = Json::object().set("type", "image_folder").set("path", root);
+  const DataSplits data = make_data(config);
+  const DataSplits found = evaluation_data(datasets().parse(config), facts_of(data), root);
+  EXPECT_EQ(found.valid->images()->label(0), 0);
+  EXPECT_EQ(found.test->images()->label(0), 1);
+}
+
+TEST(SourceTest, PackedSequencesAndTokenizersAreReadByASource) {
+  const test::TempDir folder;
+  const std::string text = "the quick brown fox jumps over the lazy dog\n";
+  const std::string path = folder.write("fox.txt", {text.begin(), text.end()});
+  const auto of = [](const std::string& key, const Json& value) {
+    return Json::object().set("type", "text").set("length", 8).set(key, value);
+  };
+  const Json files = of("train", Json::array_of(std::vector{path})).set("test", Json::array_of(std::vector{path}));
+  (void)pack_text(datasets().parse(files), folder / "packed");
+  for (const char* name : {"vocab.json", "merges.txt", "vocab.txt"}) {
+    const std::string content = name == std::string("vocab.json")   ? R"({"a": 0, "b": 1, "ab": 2})"
+                                : name == std::string("merges.txt") ? "#version: 0.2\na b\n"
+                                                                    : "[UNK]\na\n";
+    folder.write((name == std::string("vocab.txt") ? "words/" : "pairs/") + std::string(name),
+                 {content.begin(), content.end()});
+  }
+  const std::string root = moved(folder, "texts");
+  const DataSplits online = make_data(files), data = make_data(of("packed", root + "/packed"));
+  ASSERT_NE(data.test, nullptr);
+  EXPECT_EQ(data.tokenizers()[0]->digest(), online.tokenizers()[0]->digest());
+  EXPECT_EQ(data.train_loader(2, 1).next()["input"].to_doubles(), online.train_loader(2, 1).next()["input"].to_doubles());
+  const Json tokenizer = Json::object().set("type", "characters").set("path", root + "/packed/tokenizer.json");
+  EXPECT_EQ(make_data(Json(files).set("tokenizer", tokenizer)).tokenizers()[0]->digest(),
+            online.tokenizers()[0]->digest());
+  EXPECT_EQ(read_tokenizer(root + "/pairs")->encode("ab"), std::vector<std::int32_t>{2});
+  EXPECT_EQ(read_tokenizer(root + "/words")->size(), 2);
+  DataFacts facts = facts_of(online);
+  facts.tokenizer = read_tokenizer(root + "/packed");
+  EXPECT_EQ(evaluation_data(datasets().parse(files), facts, root + "/packed").test->size(), online.test->size());
+  EXPECT_EQ(evaluation_data(datasets().parse(files), facts, root).test->size(), online.test->size());
+  EXPECT_PRED2(contains, error_message<FileError>([&] { (void)read_tokenizer("texts://bucket"); }), "holds none of");
+  EXPECT_PRED2(contains, error_message<FileError>([&] { (void)make_data(of("packed", root)); }),
+               "has no tokenizer.json");
 }
 
 TEST(SourceTest, SchemesAreCheckedAndUnknownOnesNamed) {
