@@ -20,7 +20,7 @@ struct Sizes {
   std::int64_t filters;   ///< filters of a group
   std::int64_t taps;
   std::int64_t width;  ///< taps * channels
-  bool pointwise;      ///< the pixels are the matrix: nothing to gather
+  bool pointwise;      ///< the pixels are the matrix: nothing to gather, and none that no filter reads
 
   explicit Sizes(const ConvShape& s)
       : rows(s.n * s.p * s.q),
@@ -28,7 +28,8 @@ struct Sizes {
         filters(s.k / s.groups),
         taps(s.r * s.s),
         width(checked_mul(taps, channels, "conv2d: elements of a filter")),
-        pointwise(taps == 1 && s.groups == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 && s.pad_w == 0) {}
+        pointwise(taps == 1 && s.groups == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 && s.pad_w == 0 &&
+                  s.p == s.h && s.q == s.w) {}
 };
 
 /// Output pixels whose gathered rows of `bytes` each make a tile: about a megabyte, but enough rows to

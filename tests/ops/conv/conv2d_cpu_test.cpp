@@ -59,6 +59,13 @@ std::vector<ConvShape> tile_shapes() {
           uneven(shape(4, 7, 7, 32, 8, 3, 3, 2, 1), 4)};
 }
 
+// Convolutions whose output ends before the image does, as conv_transpose2d has them with output padding.
+std::vector<ConvShape> cut_shapes() {
+  return {cut(shape(2, 5, 6, 32, 32, 1, 1, 1, 0), 1, 2), cut(shape(2, 5, 6, 32, 32, 1, 1, 1, 0), 1, 0),
+          cut(shape(2, 9, 8, 32, 64, 1, 1, 2, 0), 1, 1), cut(shape(3, 7, 7, 64, 32, 3, 3, 1, 2, 2), 1, 1),
+          cut(shape(2, 7, 8, 128, 128, 3, 3, 1, 1), 2, 3)};
+}
+
 // In three chunks of images for the paired filter gradient, an odd image in the last.
 ConvShape many_images() { return shape(9, 64, 64, 64, 8, 3, 3, 1, 1); }
 
@@ -144,6 +151,19 @@ TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
       if (s.c % 32 != 0) check_problem({.shape = s, .pass = pass, .activations = DType::bf16}, folded);
   EXPECT_EQ(folded["amx"][Pass::forward], 2 * 8);
   EXPECT_EQ(folded["amx"][Pass::backward_weights], 2 * 8);
+}
+
+TEST_F(Conv2dCpu, PixelsUnderNoFilterMatchPlainLoops) {
+  for (const Types types : {Types{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}}) {
+    Runs runs = check_shapes(cut_shapes(), types);
+    for (const Pass pass : all_passes) {
+      EXPECT_EQ(runs["matmul"][pass], 2 * 3);
+      EXPECT_EQ(runs["unfolded"][pass], 2 * 5);
+    }
+    const cpu::amx::EmulateTiles emulate;
+    Runs tiles = check_shapes(cut_shapes(), types);
+    for (const Pass pass : all_passes) EXPECT_EQ(tiles["amx"][pass] > 0, types.activations == DType::bf16);
+  }
 }
 
 // Images of which a task copies some rows, and small ones of which it copies several.

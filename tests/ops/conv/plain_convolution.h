@@ -40,6 +40,12 @@ inline ConvShape uneven(ConvShape s, std::int64_t rows) {
   return s;
 }
 
+// The last rows and columns of x are under no filter.
+inline ConvShape cut(ConvShape s, std::int64_t rows, std::int64_t columns) {
+  s.p -= rows, s.q -= columns;
+  return s;
+}
+
 inline std::string text_of(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const char* const pass = problem.pass == Pass::forward         ? "forward"
