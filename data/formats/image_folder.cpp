@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
@@ -308,6 +309,18 @@ ImageDatasetPointer open_folder(const std::string& root, const ImageFolderOption
   return std::make_shared<ImageFolder>(root, options, classes, beside);
 }
 
+/// DataError where all classes have the names of splits, as of folders Train and Test.
+void require_no_splits(const std::string& root, const std::vector<std::string>& classes) {
+  const auto is_split = [](std::string name) {
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    constexpr std::string_view known[] = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"};
+    return std::find(std::begin(known), std::end(known), name) != std::end(known);
+  };
+  HEARTH_CHECK(DataError, !std::all_of(classes.begin(), classes.end(), is_split), root, ": its classes would be ",
+               join_text(classes.front(), classes.size() > 1 ? ", " : "", classes.size() > 1 ? classes[1] : ""),
+               "; name the folders of splits train, valid (or val) and test, all in lower case");
+}
+
 }  // namespace
 
 ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
@@ -332,6 +345,7 @@ ImageSplits image_folder_splits(const std::string& root, const ImageFolderOption
   splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's
   if (train.empty()) {
     splits.train = image_folder(root, options);
+    require_no_splits(root, splits.train->class_names());
     return splits;
   }
   splits.train = open_folder(train, options, {}, root);

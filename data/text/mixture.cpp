@@ -185,6 +185,15 @@ std::vector<TokenDataset::Share> Mixture::shares() const {
   return found;
 }
 
+/// What the mixture says, or cannot do, for all of its sources.
+void require_no_reading(const DataOptions& options, std::size_t number) {
+  HEARTH_CHECK(ConfigError, !options.cache.is_used(), "/data/sources/", number,
+               "/cache: a mixture has one cache for all; say it beside \"sources\"");
+  HEARTH_CHECK(ConfigError, options.bad_samples.policy == BadSamplePolicy::fail, "/data/sources/", number,
+               "/bad_samples: rows of a mixture do not stand in for one another; leave it out, and pack the text again "
+               "where a block is damaged");
+}
+
 std::shared_ptr<const TokenDataset> stream_of(const DatasetPointer& set, std::size_t number) {
   const auto tokens = std::dynamic_pointer_cast<const TokenDataset>(set);
   HEARTH_CHECK(ConfigError, tokens != nullptr && tokens->labelled() == nullptr && tokens->pairs() == nullptr,
@@ -231,6 +240,7 @@ void describe(Fields<MixtureData>& fields) {
                  "Threads that prepare batches; 0 prepares them in the training thread.");
   fields.integer("prefetch", &DataOptions::prefetch, {.min = 1, .max = 4096},
                  "Batches prepared ahead; small ones further, as many as steps take in 0.1 s, up to 64 and 1 MiB.");
+  fields.object("cache", &DataOptions::cache, "What was read of slow sources is kept in memory and on a local disk.");
   fields.rule([](const MixtureData& o) {
     return o.sources.empty() || o.sources.size() != o.weights.size() ? "each source needs one weight" : "";
   });
@@ -239,7 +249,11 @@ void describe(Fields<MixtureData>& fields) {
 Splits mixture_data(const MixtureData& options) {
   const auto count = options.sources.size();
   std::vector<Splits> all;
-  for (const Datasets::Component& source : options.sources) all.push_back(source.make(Opening::all).splits);
+  for (std::size_t i = 0; i < count; ++i) {
+    OpenedData source = options.sources[i].make(Opening::all);
+    require_no_reading(source.options, i);
+    all.push_back(std::move(source.splits));
+  }
   const auto mixed = [&](DatasetPointer Splits::*part) -> DatasetPointer {
     Sets sets;
     std::vector<double> weights;

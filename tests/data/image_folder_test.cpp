@@ -222,6 +222,15 @@ TEST_F(ImageFolderTest, PartsByFolder) {
   EXPECT_TRUE(contains(error_message<DataError>([&] { image_folder(folder / "train/a", {}); }), "no class folders"));
 }
 
+TEST_F(ImageFolderTest, SplitsOfOtherNamesAreNoClasses) {
+  put("Train/a/1.png", 1);
+  put("Test/a/1.png", 2);
+  const std::string message = error_message<DataError>([&] { image_folder_splits(folder.path(), {}); });
+  EXPECT_PRED2(contains, message, "its classes would be Test, Train; name the folders of splits train, valid");
+  put("Bus/1.png", 3);
+  EXPECT_EQ(image_folder_splits(folder.path(), {}).train->classes(), 3) << "a train is a vehicle too";
+}
+
 TEST_F(ImageFolderTest, TheCacheChangesNothing) {
   for (int i = 0; i < 12; ++i) put("a/" + std::to_string(10 + i) + ".png", static_cast<std::uint8_t>(i * 9), 4 + i);
   const ImageDatasetPointer plain = image_folder(folder.path(), {});

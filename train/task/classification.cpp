@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/table/table.h"
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
 #include "train/session.h"
@@ -74,6 +75,11 @@ ClassificationTask::ClassificationTask(const data::DataSplits& data, const Class
                data.classes(), " classes");
   if (data.train->images() != nullptr) return;
   const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
+  HEARTH_CHECK(ConfigError,
+               samples == nullptr || samples->classes() > 0 ||
+                   dynamic_cast<const data::TableDataset*>(data.train.get()) == nullptr,
+               "/task/type: classification, but the target of the table is numbers; say that they are classes by "
+               "data.target_type: \"category\"");
   HEARTH_CHECK(
       ConfigError, samples != nullptr && samples->classes() > 0,
       "/task/type: classification is of images, or of a data::SampleDataset with class_names(), which the data are "

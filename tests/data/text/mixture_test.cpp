@@ -174,6 +174,10 @@ TEST_F(MixtureTest, SourcesAgreeOnTokenizerAndRows) {
                "the same length");
   EXPECT_PRED2(contains, fault(source_text("b", known() + R"(, "packing": true)")), "the same length and packing");
   EXPECT_PRED2(contains, fault(R"({"type": "digits"})"), "is no token stream");
+  EXPECT_PRED2(contains, fault(source_text("b", known() + R"(, "cache": {"memory_mb": 1})")),
+               "/data/sources/1/cache: a mixture has one cache for all");
+  EXPECT_PRED2(contains, fault(source_text("b", known() + R"(, "bad_samples": "skip")")),
+               "/data/sources/1/bad_samples");
   EXPECT_PRED2(contains, error_message<ConfigError>([&] { (void)mixed("[1, 2]"); }), "each source needs one weight");
   EXPECT_PRED2(contains, error_message<ConfigError>([&] { (void)mixed("[1, 2, 0]"); }), "weights");
 }
