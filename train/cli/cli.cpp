@@ -196,7 +196,7 @@ const std::vector<CommandSpec>& commands() {
        "inspect|convert FILE [OUT]",
        2,
        3,
-       "Lists a safetensors file, or converts one: also an index of several, or the folder they are in.",
+       "Lists a safetensors file, or converts one: also an index of several, the folder they are in, or a run.",
        {{"--from", "FORMAT",
          "convert: what FILE is: hearth (default), torch, hf-gpt2, hf-bert, hf-roberta, hf-distilbert, timm-swin or "
          "microsoft-swin"},
@@ -204,6 +204,7 @@ const std::vector<CommandSpec>& commands() {
         {"--dtype", "TYPE", "convert: element type of the result (f32, f16, bf16)"},
         {"--config", "JSON", "convert: the configuration of the model (default: config.json beside FILE)"},
         {"--leave-out", "BEGINNING", "convert: not the tensors whose names begin so; may be repeated"},
+        {"--raw", "", "convert: of a run or checkpoint the weights of the last update, not their average (train.ema)"},
         {"--json", "", "print as JSON on stdout"}},
        weights_command},
       {"devices",

@@ -17,6 +17,7 @@
 #include "train/report/precision_report.h"
 #include "train/run/signals.h"
 #include "train/run/step_memory.h"
+#include "train/run/trained_weights.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -76,8 +77,11 @@ void print_warnings(const data::DataSplits& data) {
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
   if (session.ranks && !session.ranks->writes()) return;
-  if (const WeightsOptions& options = session.config().weights; !options.path.empty())
-    print_line("weights   ", printable(options.path), " (", name_of(options.from), ")");
+  if (const WeightsOptions& options = session.config().weights; !options.path.empty()) {
+    const auto trained = find_trained_weights(options.path);
+    print_line("weights   ", printable(options.path), " (", name_of(options.from), ")",
+               trained && trained->averaged ? ", the moving average (train.ema) of that run" : "");
+  }
   for (const std::string& name : loaded.left_out) print_line("          not loaded: ", printable(name));
   for (const std::string& note : loaded.notes) print_line("          warning: ", printable(note));
 }

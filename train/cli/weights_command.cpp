@@ -9,6 +9,7 @@
 #include "models/weights/non_finite.h"
 #include "models/weights/weights_import.h"
 #include "train/cli/commands.h"
+#include "train/run/trained_weights.h"
 
 namespace hearth::train {
 namespace {
@@ -66,6 +67,43 @@ void refuse_input_as_output(const std::string& input, const std::string& config,
   }
 }
 
+/// What the result is written into is no part of a checkpoint, which would no longer be whole.
+void refuse_checkpoint_as_output(const std::string& checkpoint, const std::string& output) {
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  std::error_code absent;
+  HEARTH_CHECK(UsageError, !std::filesystem::equivalent(checkpoint, folder.empty() ? "." : folder, absent),
+               "weights convert: ", output, " is in ", checkpoint,
+               ", a checkpoint, which has files of its own; write the result elsewhere");
+}
+
+/// The run or the checkpoint that FILE names, if it names one; `--raw` leaves its average.
+std::optional<TrainedWeights> trained_weights(const Arguments& arguments, models::WeightFormat from) {
+  const std::string& input = arguments.positional()[1];
+  auto trained = from == models::WeightFormat::hearth ? find_trained_weights(input) : std::nullopt;
+  const bool raw = arguments.has("--raw");
+  HEARTH_CHECK(UsageError, trained || !raw, "weights convert: --raw is for the folder of a run or of a checkpoint; ",
+               input, " is neither, leave it out");
+  if (trained && raw) trained->averaged = false;
+  return trained;
+}
+
+/// Which weights of a run are written; "" where there is but one choice.
+std::string weights_note(const std::string& input, const std::optional<TrainedWeights>& trained) {
+  namespace fs = std::filesystem;
+  if (trained && trained->averaged)
+    return "the weights are the moving average (train.ema) of " + trained->checkpoint +
+           ", as for eval and predict; --raw gives those of the last update";
+  const fs::path path(input);
+  const fs::path folder = trained ? fs::path(trained->checkpoint) : path.parent_path();
+  if (!trained && path.filename() != "model.safetensors") return "";
+  const auto kept = find_trained_weights(folder.empty() ? "." : folder.string());
+  if (!kept || !kept->averaged) return "";
+  return join_text(
+      "the weights are those of the last update, not their moving average (train.ema), which eval and "
+      "predict use; ",
+      trained ? "leave --raw out for that" : "give the folder for that");
+}
+
 // Finite values stay finite, or nothing is written.
 void convert_values(models::WeightSet& set, DType dtype) {
   for (models::Weight& weight : set.weights) {
@@ -82,7 +120,7 @@ void convert_values(models::WeightSet& set, DType dtype) {
 }
 
 int convert_file(const Arguments& arguments) {
-  arguments.refuse_others("weights convert", {"--from", "--to", "--dtype", "--leave-out", "--config"});
+  arguments.refuse_others("weights convert", {"--from", "--to", "--dtype", "--leave-out", "--config", "--raw"});
   HEARTH_CHECK(UsageError, arguments.positional().size() == 3, "weights convert: give an input and an output file");
   const std::string& input = arguments.positional()[1];
   const std::string& output = arguments.positional()[2];
@@ -92,9 +130,12 @@ int convert_file(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, !dtype || dtype == "f32" || dtype == "f16" || dtype == "bf16", "weights convert: --dtype ",
                dtype.value_or(""), "; use f32, f16 or bf16");
   const std::string config = arguments.value("--config").value_or("");
-  refuse_input_as_output(input, config, output);
+  const auto trained = trained_weights(arguments, from);
+  if (trained) refuse_checkpoint_as_output(trained->checkpoint, output);
+  refuse_input_as_output(trained ? trained->checkpoint : input, config, output);
+  const models::ImportOptions options{.from = from, .config = config, .leave_out = arguments.values("--leave-out")};
   models::ImportedWeights imported =
-      models::import_weights(input, {.from = from, .config = config, .leave_out = arguments.values("--leave-out")});
+      trained ? import_trained_weights(*trained, options) : models::import_weights(input, options);
   models::NameReport& report = imported.report;
   models::WeightSet set = std::move(imported.weights);
   if (report.fits()) set = models::from_hearth(set, to, report);
@@ -115,6 +156,7 @@ int convert_file(const Arguments& arguments) {
   for (const std::string& name : report.left_out) std::cerr << "left out " << name << "\n";
   for (const std::string& text : imported.notes) std::cerr << "warning: " << text << "\n";
   for (const std::string& text : non_finite) std::cerr << "warning: not finite: " << text << "\n";
+  if (const std::string note = weights_note(input, trained); !note.empty()) std::cerr << "note: " << note << "\n";
   if (!of_config.empty()) std::cerr << "note: " << of_config << "\n";
   if (!imported.model.is_null() && to == models::WeightFormat::hearth)
     std::cerr << "the model: " << to_text(imported.model) << "\n";

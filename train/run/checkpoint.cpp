@@ -360,10 +360,7 @@ std::string set_of_run(const std::string& run) {
 
 /// The folder of a checkpoint that is whole.
 std::string whole_set(const std::string& run_or_checkpoint) {
-  std::string set = run_or_checkpoint;
-  if (file_exists(set + "/checkpoints")) set = set_of_run(set);
-  HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
-               ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
+  std::string set = checkpoint_at(run_or_checkpoint);
   verify_checkpoint(set, required_files());
   return set;
 }
@@ -397,6 +394,14 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
 }
 
 }  // namespace
+
+std::string checkpoint_at(const std::string& run_or_checkpoint) {
+  std::string set = run_or_checkpoint;
+  if (file_exists(set + "/checkpoints")) set = set_of_run(set);
+  HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
+               ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
+  return set;
+}
 
 std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
   const std::string set = whole_set(run_or_checkpoint);

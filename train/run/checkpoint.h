@@ -38,6 +38,10 @@ HEARTH_API Restored restore_newest(Session& session, const std::string& run_fold
 /// process may have been killed between a set and its link.
 HEARTH_API void mend_links(const Session& session, const std::string& checkpoint_folder);
 
+/// The folder of the checkpoint that a path stands for: of a run its best, or the newest where no best was kept; of a
+/// checkpoint its own. FileError for anything else, and for a run without a whole checkpoint.
+HEARTH_API std::string checkpoint_at(const std::string& run_or_checkpoint);
+
 /// A session that computes with the model of a finished or interrupted run, at its best checkpoint (or the newest,
 /// where no best was kept), or of one checkpoint folder. The checkpoint holds all that this needs, wherever it was
 /// copied to: the session's data has no samples. Images are normalised as in training unless the overrides say how.

@@ -81,9 +81,10 @@ void describe(Fields<LrScalingOptions>& f) {
 }
 
 void describe(Fields<WeightsOptions>& f) {
-  f.text("path", &WeightsOptions::path,
-         "A .safetensors file, the index of several, or their folder, that a new run's weights come from; empty: all "
-         "are drawn.");
+  f.text(
+      "path", &WeightsOptions::path,
+      "A .safetensors file, the index of several, or their folder, that a new run's weights come from; or the folder "
+      "of a run or a checkpoint, with its averaged weights if it has them; empty: all are drawn.");
   f.choice("from", &WeightsOptions::from, models::weight_formats,
            "Names and layout of that file: of this library, the same with PyTorch's filters, as transformers saves "
            "GPT-2, BERT, RoBERTa and DistilBERT, or as timm or its authors name Swin.");

@@ -6,6 +6,7 @@
 #include "core/io/json_text.h"
 #include "data/text/token_set.h"
 #include "models/weights/weights_import.h"
+#include "train/run/trained_weights.h"
 #include "train/session.h"
 
 namespace hearth::train {
@@ -16,7 +17,8 @@ namespace {
 std::string other_tokenizer(const data::Tokenizer& own, const std::string& weights) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const fs::path folder = fs::is_directory(weights, ignored) ? fs::path(weights) : fs::path(weights).parent_path();
+  fs::path folder = fs::is_directory(weights, ignored) ? fs::path(weights) : fs::path(weights).parent_path();
+  if (const auto trained = find_trained_weights(weights)) folder = trained->checkpoint;
   const std::string path = (folder / "tokenizer.json").string();
   if (!fs::is_regular_file(path, ignored)) return "";
   data::TokenizerPointer theirs;
@@ -42,13 +44,21 @@ std::string other_tokenizer(const data::Tokenizer& own, const std::string& weigh
   return ids_of(own) == ids_of(*theirs) ? std::string() : begins + "the same text gives other ids";
 }
 
+/// The folder of a run or a checkpoint stands for the weights that it is evaluated with.
+models::ImportedWeights import_start_weights(const WeightsOptions& options) {
+  const models::ImportOptions from{.from = options.from, .config = options.config};
+  if (options.from == models::WeightFormat::hearth)
+    if (const auto trained = find_trained_weights(options.path)) return import_trained_weights(*trained, from);
+  return models::import_weights(options.path, from);
+}
+
 }  // namespace
 
 LoadedWeights Session::load_start_weights() {
   const WeightsOptions& options = loaded_.config.weights;
   if (options.path.empty()) return {};
-  models::ImportedWeights imported =
-      models::import_weights(options.path, {.from = options.from, .config = options.config});
+  models::ImportedWeights imported = import_start_weights(options);
+  set_switches();  // the session that gave an average may have set others
   HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   // Parameters and buffers; what ranks have a part of each is loaded whole.
