@@ -232,7 +232,7 @@ TEST_F(CopiedCheckpoint, WritesTextsOnAndTranslates) {
   EXPECT_EQ(written("net", "elsewhere"), before);
   EXPECT_EQ(evaluated({"net", "--data", "packed"}), configured);
   const Json moved = evaluated({"net", "--data", "moved"});
-  EXPECT_EQ(moved.at("samples").as_integer(), 40) << "with its end";
+  EXPECT_EQ(moved.at("tokens").as_integer(), 40) << "with its end";
   EXPECT_TRUE(moved.find("bits_per_character"));
   EXPECT_EQ(evaluated({"net", "--data", "moved/test.txt"}), moved);
 

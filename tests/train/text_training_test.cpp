@@ -12,6 +12,7 @@
 #include "models/nn/nn.h"
 #include "models/registry.h"
 #include "ops/ops.h"
+#include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 #include "train/cli/cli.h"
@@ -74,8 +75,10 @@ class TextTraining : public testing::Test {
     return read_json(path(out) + "/run.json").at("metrics").at("weights_sha256").as_string();
   }
   void put_config(const std::string& name, const std::string& data, int epochs) const {
+    const bool by_tokens = data.find("tokens_per_batch") != std::string::npos;
+    const std::string rows = by_tokens ? "" : R"("batch_size": 8, )";
     put(name, R"({"device": "cpu", "model": {"type": "test_follower"}, "data": )" + data +
-                  R"(, "optimizer": {"type": "adamw", "lr": 0.02}, "train": {"batch_size": 8, "epochs": )" +
+                  R"(, "optimizer": {"type": "adamw", "lr": 0.02}, "train": {)" + rows + R"("epochs": )" +
                   std::to_string(epochs) + R"(}, "log": {"every_steps": 5, "report": false}})");
   }
 
@@ -119,6 +122,38 @@ TEST_F(TextTraining, ANetworkOfOnesOwnWritesToo) {
   const int code = run({"predict", path("out"), "--prompt", "cd", "--greedy", "--max-tokens", "25"});
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "cdeabcdeabcdeabcdeabcdeabcd\n");
   EXPECT_EQ(code, 0);
+}
+
+TEST_F(TextTraining, BatchesOfTokensAreToldInTokens) {
+  std::string lines;
+  std::int64_t labels = 0;
+  for (std::int64_t i = 0; i < 24; ++i) {
+    const std::string word(static_cast<std::size_t>(1 + i % 5), static_cast<char>('a' + i));
+    lines += word + "\t" + word + "\n";
+    labels += static_cast<std::int64_t>(word.size()) + 1;  // with its end
+  }
+  put("pairs.tsv", lines);
+  const std::string file = "[\"" + path("pairs.tsv") + "\"]";
+  put_config("run.json",
+             R"({"type": "parallel_text", "train": )" + file + R"(, "test": )" + file + R"(, "tokens_per_batch": 64})",
+             1);
+  const auto said = [&](std::vector<std::string> more, int code) {
+    more.insert(more.begin(), {"train", path("run.json"), "--dry-run"});
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run(more), code);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_PRED2(test::contains, said({}, 0), " steps of up to 64 tokens a side, ");
+  EXPECT_PRED2(test::contains, said({"--set", "train.accumulate=2"}, 0), " steps of up to 64 tokens a side x 2, ");
+  EXPECT_PRED2(test::contains, said({"--batch-size", "8"}, 2),
+               "/train/batch_size: 8 samples, but batches are filled up to /data/tokens_per_batch, 64 ids; leave");
+  EXPECT_PRED2(test::contains, said({"--batch-size", "8", "--set", "data.tokens_per_batch=0"}, 0), " steps of 8, ");
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out"), "--set", "eval.metric=none"}), 0);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run({"eval", path("out"), "--json"}), 0);
+  const Json evaluated = parse_json(testing::internal::GetCapturedStdout(), "eval");
+  EXPECT_EQ(evaluated.at("samples").as_integer(), 24);
+  EXPECT_EQ(evaluated.at("tokens").as_integer(), labels);
 }
 
 TEST_F(TextTraining, StoppedInTheMiddleOfAnEpochItEndsTheSame) {

@@ -21,6 +21,14 @@ void warn_of_non_finite(nn::Module& model) {
     std::cerr << "warning: the checkpoint is not finite: " << found << "\n";
 }
 
+/// What was evaluated: samples, and what counts in the loss where a sample has more than one.
+void set_counts(Json& record, const Session& session, const data::Dataset& part, const Meter& meter) {
+  const std::string unit = session.task->unit();
+  const bool several = unit == "tokens" || unit == "pixels";
+  record.set("samples", several ? part.size() : meter.samples);
+  if (several) record.set(unit, meter.samples);
+}
+
 }  // namespace
 
 int eval_command(const Arguments& arguments) {
@@ -43,10 +51,9 @@ int eval_command(const Arguments& arguments) {
   const Meter meter = evaluate(*session, part);
   for (const std::string& line : take_new_bad_samples(session->data, nullptr)) std::cerr << "warning: " << line << "\n";
   Json record = Json::object();
-  record.set("split", split)
-      .set("step", session->position.step)
-      .set("samples", meter.samples)
-      .set("loss", meter.loss());
+  record.set("split", split).set("step", session->position.step);
+  set_counts(record, *session, *part, meter);
+  record.set("loss", meter.loss());
   if (session->task->has_accuracy()) record.set("accuracy", meter.accuracy());
   session->task->add_metrics(record, session->loss, meter, part.get());
   if (meter.metrics) meter.metrics->report(record);

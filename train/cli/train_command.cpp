@@ -12,6 +12,7 @@
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/io/printable.h"
+#include "data/text/text_data.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
 #include "train/report/precision_report.h"
@@ -41,6 +42,31 @@ std::string describe_lr(const Session& session) {
   return text;
 }
 
+/// Ids that a batch is filled up to; 0 where it has batch_size samples.
+std::int64_t tokens_per_batch(const data::Datasets::Component& data) {
+  if (const auto* const pairs = data.options<data::ParallelTextData>()) return pairs->tokens_per_batch;
+  const auto* const labelled = data.options<data::LabelledTextData>();
+  return labelled != nullptr ? labelled->tokens_per_batch : 0;
+}
+
+/// A run's config.json has the default, which nobody has to take back.
+void refuse_unused_batch_size(const RunConfig& config) {
+  const std::int64_t tokens = tokens_per_batch(config.data), rows = config.train.batch_size;
+  HEARTH_CHECK(ConfigError, tokens == 0 || rows == TrainOptions{}.batch_size, "/train/batch_size: ", rows,
+               " samples, but batches are filled up to /data/tokens_per_batch, ", tokens,
+               " ids; leave batch_size out, or tokens_per_batch");
+}
+
+/// What an update sees: "64 x 3", "4096 tokens".
+std::string describe_update(const RunConfig& config) {
+  const std::int64_t tokens = tokens_per_batch(config.data), batches = config.train.accumulate;
+  const bool pairs = config.data.options<data::ParallelTextData>() != nullptr;
+  std::string text = tokens > 0 ? join_text("up to ", tokens, pairs ? " tokens a side" : " tokens")
+                                : join_text(config.train.batch_size);
+  if (batches > 1) text += join_text(" x ", batches);
+  return text;
+}
+
 void print_plan(const Session& session, const std::string& folder, const std::string& ranks) {
   const RunConfig& config = session.config();
   print_line("run       ", config.name, " -> ", printable(folder));
@@ -50,8 +76,7 @@ void print_plan(const Session& session, const std::string& folder, const std::st
   print_line("data      ", config.data.type(), ", ", session.data.train->size(), " training ",
              session.task->describe());
   print_line("precision ", precision_text(session), config.train.deterministic ? ", deterministic" : "");
-  print_line("plan      ", session.plan.total_steps, " steps of ", config.train.batch_size,
-             config.train.accumulate > 1 ? join_text(" x ", config.train.accumulate) : "", ", ",
+  print_line("plan      ", session.plan.total_steps, " steps of ", describe_update(config), ", ",
              session.plan.steps_per_epoch, " an epoch");
   print_line("rate      ", describe_lr(session), ", ", config.schedule.type());
   print_line("best      ", session.data.valid
@@ -163,6 +188,7 @@ int train_command(const Arguments& arguments) {
   for (const auto& [option, path] : shorthands)
     if (const auto value = arguments.value(option)) overrides.push_back(path + *value);
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
+  refuse_unused_batch_size(loaded.config);
   std::string ranks;
   const std::unique_ptr<Collective> group = join_group(loaded.config, ranks);
   if (group == nullptr || group->rank() == 0)
