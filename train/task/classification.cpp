@@ -107,7 +107,7 @@ models::InputInfo ClassificationTask::input_info() const {
 }
 
 void ClassificationTask::prepare(const Session& session) {
-  if (samples_) return;
+  if (samples_) return samples_->require_fitting_model(session.config());
   const std::int64_t channels = data_.input_shape().channels;
   pixel_values_ = Tensor::of({channels, 256}, data_.train_transforms.normalizer().values()).to(session.device());
   const std::vector<NamedTensor> all = session.model->parameters();

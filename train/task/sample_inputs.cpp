@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "data/table/table.h"
+#include "train/task/fitting_model.h"
 
 namespace hearth::train {
 namespace {
@@ -54,6 +55,12 @@ models::InputInfo SampleInputs::info() const {
   if (input.rank() > 2) info.height = input.dim(1);
   if (input.rank() > 3) info.width = input.dim(2);
   return info;
+}
+
+void SampleInputs::require_fitting_model(const RunConfig& config) const {
+  constexpr int axes_of_images = 4;
+  const Tensor& input = first_[names_.front()];
+  if (input.rank() != axes_of_images) refuse_image_model(config, shape_of_sample(input));
 }
 
 Predicts predicts_of_samples(const data::DataSplits& data) {

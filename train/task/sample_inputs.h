@@ -10,6 +10,8 @@
 
 namespace hearth::train {
 
+struct RunConfig;
+
 class HEARTH_API SampleInputs {
  public:
   /// `inputs`: the names of what the model takes, in order; empty: all tensors of a sample but `target`, in the order
@@ -24,6 +26,8 @@ class HEARTH_API SampleInputs {
   const data::Batch& first() const { return first_; }
   /// What a model is told of its first input: [C], [T, C] or [H, W, C] a sample.
   models::InputInfo info() const;
+  /// ConfigError for a model of images where the first input is none.
+  void require_fitting_model(const RunConfig& config) const;
   /// "x [2], y [3]": inputs of a sample.
   std::string describe() const;
 

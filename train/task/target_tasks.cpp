@@ -76,6 +76,8 @@ TargetTask::TargetTask(const char* name, const data::DataSplits& data, const Tar
 
 std::int64_t TargetTask::targets() const { return inputs_.first()[target_].size(); }
 
+void TargetTask::prepare(const Session& session) { inputs_.require_fitting_model(session.config()); }
+
 models::InputInfo TargetTask::input_info() const {
   models::InputInfo info = inputs_.info();
   info.classes = targets();

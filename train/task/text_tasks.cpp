@@ -8,6 +8,7 @@
 #include "data/text/text_data.h"
 #include "train/session.h"
 #include "train/task/class_report.h"
+#include "train/task/fitting_model.h"
 #include "train/text_generation.h"
 
 namespace hearth::train {
@@ -47,6 +48,15 @@ void require_fitting_masks(const RunConfig& config) {
                  " with /model/type \"gpt\", which attends to earlier ids only, and predicts the next one; leave "
                  "mask_probability out, or use the model \"bert\"");
   }
+}
+
+/// Of a `bert` the head that scores tokens; the others make one result of a row.
+void require_scores_of_tokens(const RunConfig& config) {
+  if (config.model.type() != "bert") return;
+  const std::string& head = config.model.node().at("head").as_string();
+  HEARTH_CHECK(ConfigError, head == "masked_lm", "/model/head: \"", head,
+               "\" gives one result of a row, but each id of /data/type \"", config.data.type(),
+               "\" has a label; use \"masked_lm\", or for \"classification\" the data \"labelled_text\"");
 }
 
 }  // namespace
@@ -96,6 +106,8 @@ models::InputInfo TextClassificationTask::input_info() const {
   return info;
 }
 
+void TextClassificationTask::prepare(const Session& session) { require_model_among(session.config(), {"bert"}); }
+
 std::unique_ptr<Metrics> TextClassificationTask::metrics() const {
   return class_metrics(options_, data_.train->class_names());
 }
@@ -119,7 +131,11 @@ LanguageModelTask::LanguageModelTask(const data::DataSplits& data) : LanguageMod
                "/task/type: language_model is of a token stream, as of data \"text\"");
 }
 
-void LanguageModelTask::prepare(const Session& session) { require_fitting_masks(session.config()); }
+void LanguageModelTask::prepare(const Session& session) {
+  require_model_among(session.config(), {"gpt", "bert"});
+  require_scores_of_tokens(session.config());
+  require_fitting_masks(session.config());
+}
 
 void LanguageModelTask::check(const Loss& loss) const {
   Task::check(loss);
@@ -177,6 +193,8 @@ models::InputInfo TranslationTask::input_info() const {
   info.source_pad = source.special().pad;
   return info;
 }
+
+void TranslationTask::prepare(const Session& session) { require_model_among(session.config(), {"transformer"}); }
 
 nn::Inputs TranslationTask::inputs(const Session&, const data::Batch& batch) const {
   return {batch["source"], batch["target"]};

@@ -30,6 +30,8 @@ class TextClassificationTask : public SequenceTask {
  public:
   explicit TextClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
   models::InputInfo input_info() const override;
+  /// ConfigError for a model of the library other than `bert`.
+  void prepare(const Session& session) override;
   const char* unit() const override { return "sequences"; }
   Predicts predicts() const override { return Predicts::text_classes; }
   std::unique_ptr<Metrics> metrics() const override;
@@ -45,7 +47,8 @@ class TextClassificationTask : public SequenceTask {
 class LanguageModelTask : public SequenceTask {
  public:
   explicit LanguageModelTask(const data::DataSplits& data);
-  /// ConfigError for a `bert` that sees the tokens it is to predict, and for a `gpt` on masked tokens.
+  /// ConfigError for a model of the library that does not score each token, for a `bert` that sees those it is to
+  /// predict, and for a `gpt` on masked ones.
   void prepare(const Session& session) override;
   const char* unit() const override { return "tokens"; }
   /// What a token is followed by has many right answers: the loss tells more.
@@ -66,7 +69,8 @@ class LanguageModelTask : public SequenceTask {
 class TranslationTask : public LanguageModelTask {
  public:
   explicit TranslationTask(const data::DataSplits& data);
-  void prepare(const Session&) override {}
+  /// ConfigError for a model of the library other than `transformer`.
+  void prepare(const Session& session) override;
   models::InputInfo input_info() const override;
   nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
   Predicts predicts() const override { return Predicts::translations; }

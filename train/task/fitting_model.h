@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which models of the library do not fit which data. What a program adds is never refused.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "train/run/run_config.h"
+
+namespace hearth::train {
+
+/// ConfigError, naming the model and the data, for a model of the library that is none of `fitting`.
+void require_model_among(const RunConfig& config, std::initializer_list<const char*> fitting);
+/// ConfigError for a model of the library that takes images; samples are `sample`, "[2]", which are none.
+void refuse_image_model(const RunConfig& config, const std::string& sample);
+
+}  // namespace hearth::train
