@@ -229,9 +229,12 @@ class SplitMaker {
 
 template <class T>
 void describe_tables(Fields<T>& fields) {
-  describe_common(fields);
+  fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
+                "Share of the rows held out for validation where no file is given for that.");
   fields.number("test_fraction", &TableOptions::test_fraction, {.min = 0, .below = 1},
                 "Share of the rows held out for testing where no file is given for that.");
+  fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of the choice of those rows.");
+  describe_reading(fields);
   fields.choice(
       "target_type", &TableOptions::target_type,
       {{"auto", TargetType::by_content}, {"number", TargetType::number}, {"category", TargetType::category}},

@@ -16,7 +16,8 @@ namespace hearth::data {
 /// than numbers, or an array has integers.
 enum class TargetType : std::uint8_t { by_content, number, category };
 
-/// What both have in common.
+/// What both have in common. Rows are not augmented, and `standardize` takes the place of `normalize`, so that neither
+/// is a field.
 struct TableOptions : DataOptions {
   double test_fraction = 0.1;
   TargetType target_type = TargetType::by_content;

@@ -211,6 +211,19 @@ TEST_F(CsvTest, InputsBeyondF32AreRefused) {
   EXPECT_NO_THROW(data(rest + R"(, "standardize": false)"));
 }
 
+TEST_F(CsvTest, HasNoFieldsOfImages) {
+  write("a,y\n1,1\n2,2\n");
+  for (const char* type : {R"("csv", "target": "y")", R"("arrays", "x": "x", "y": "y")"})
+    for (const char* key : {"augment", "normalize"}) {
+      const std::string fault = error_message<ConfigError>([&] {
+        datasets().parse(
+            parse_json(join_text(R"({"type": )", type, R"(, "path": "a.csv", ")", key, R"(": {}})"), "run.json"));
+      });
+      EXPECT_TRUE(contains(fault, join_text("/", key, ": unknown key \"", key, "\""))) << fault;
+      EXPECT_TRUE(contains(fault, " standardize, ")) << fault;
+    }
+}
+
 TEST_F(CsvTest, SplitsAreDrawnBySeed) {
   std::string text = "a,y\n";
   for (int i = 0; i < 100; ++i) text += join_text(i, ",", i, "\n");
