@@ -97,11 +97,19 @@ class Conformed : public ImageDataset {
   ImageShape image_shape() const override { return like_->image_shape(); }
   const std::vector<std::string>& class_names() const override { return like_->class_names(); }
   std::int64_t label(std::int64_t index) const override { return images_->label(index); }
-  std::int64_t read(std::int64_t index, Image& image) const override {
-    const std::int64_t label = images_->read(index, image);
-    conform(image, *like_, images_->source());
-    return label;
+  std::int64_t read(std::int64_t index, Image& image) const override { return read_from(index, image); }
+  std::optional<std::int64_t> try_read(std::int64_t index, Image& image) const override {
+    return read_conformed(*images_, index, *like_, image);
   }
+  std::optional<std::int64_t> try_read_region(std::int64_t index, const ChooseSizing& choose, Image& image,
+                                              Region& region) const override {
+    return read_conformed(*images_, index, *like_, choose, image, region);
+  }
+  std::string fault_of(std::int64_t index) const override { return images_->fault_of(index); }
+  std::string sample_name(std::int64_t index) const override { return images_->sample_name(index); }
+  void identify(std::int64_t index, Sha256& digest) const override { images_->identify(index, digest); }
+  void read_ahead(std::span<const std::int64_t> indices) const override { images_->read_ahead(indices); }
+  int shrinks_to() const override { return like_->shrinks_to(); }
   Warnings warnings() const override { return images_->warnings(); }
   Warnings unreadable() const override { return images_->unreadable(); }
   const std::string& source() const override { return images_->source(); }
@@ -126,8 +134,9 @@ ImageDatasetPointer own_format(const Datasets::Component& data, const std::strin
 }
 
 /// Classes may be missing among images to be evaluated on.
-ImageDatasetPointer class_folders(const std::string& path, const std::vector<std::string>& classes) {
-  ImageFolderOptions options;
+ImageDatasetPointer class_folders(const Datasets::Component& data, const std::string& path,
+                                  const std::vector<std::string>& classes) {
+  ImageFolderOptions options = folder_options(data);
   options.empty_classes = OnFault::skip;
   return image_folder(path, options, classes);
 }
@@ -146,7 +155,7 @@ ImageSplits images_at(const Datasets::Component& data, const std::string& path,
   const auto folder = [&](const std::string& name) -> ImageDatasetPointer {
     const std::string below = name_in(path, name);
     const std::optional<SourceEntry> there = find_source(below);
-    return there && there->kind == SourceEntry::Kind::folder ? class_folders(below, classes) : nullptr;
+    return there && there->kind == SourceEntry::Kind::folder ? class_folders(data, below, classes) : nullptr;
   };
   const auto is_class = [&](const char* name) {
     return std::find(classes.begin(), classes.end(), name) != classes.end();
@@ -154,7 +163,7 @@ ImageSplits images_at(const Datasets::Component& data, const std::string& path,
   for (const char* name : {"val", "valid", "validation"})
     if (!found.valid && !is_class(name)) found.valid = folder(name);
   if (!is_class("test")) found.test = folder("test");
-  if (!found.valid && !found.test) found.test = class_folders(path, classes);
+  if (!found.valid && !found.test) found.test = class_folders(data, path, classes);
   return found;
 }
 

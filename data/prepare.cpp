@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/prepare.h"
 
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/formats/image_folder.h"
 #include "data/image/image.h"
 #include "data/transforms/resize.h"
 
@@ -28,22 +30,57 @@ Image to_rgb(const Image& image) {
   return rgb;
 }
 
+void to_channels(Image& image, int wanted, const std::string& name) {
+  if (image.channels == 3 && wanted == 1)
+    image = to_grey(image);
+  else if (image.channels == 1 && wanted == 3)
+    image = to_rgb(image);
+  HEARTH_CHECK(DataError, image.channels == wanted, name, ": an image of ", image.channels,
+               " channels; the model was trained on images of ", wanted);
+}
+
+/// Of a set's sample, for messages.
+std::string name_of(const ImageDataset& images, std::int64_t index) {
+  const std::string name = images.sample_name(index);
+  return name.empty() ? images.source() : images.source() + ": " + name;
+}
+
 }  // namespace
 
 void conform(Image& image, const ImageDataset& dataset, const std::string& name) {
   const ImageShape wanted = dataset.image_shape();
   HEARTH_CHECK(DataError, image.height > 0 && image.width > 0, name, ": an image without pixels");
-  if (image.channels == 3 && wanted.channels == 1)
-    image = to_grey(image);
-  else if (image.channels == 1 && wanted.channels == 3)
-    image = to_rgb(image);
-  HEARTH_CHECK(DataError, image.channels == wanted.channels, name, ": an image of ", image.channels,
-               " channels; the model was trained on images of ", wanted.channels);
+  to_channels(image, wanted.channels, name);
   dataset.shrink(image);
   if (wanted.height == 0 || (image.height == wanted.height && image.width == wanted.width)) return;
   Image resized;
   resize(image, {0, 0, image.height, image.width}, wanted.height, wanted.width, resized);
   image = std::move(resized);
+}
+
+std::optional<std::int64_t> read_conformed(const ImageDataset& images, std::int64_t index, const ImageDataset& dataset,
+                                           Image& image) {
+  const std::optional<std::int64_t> label = images.try_read(index, image);
+  if (label) conform(image, dataset, name_of(images, index));
+  return label;
+}
+
+std::optional<std::int64_t> read_conformed(const ImageDataset& images, std::int64_t index, const ImageDataset& dataset,
+                                           const ChooseSizing& choose, Image& image, Region& region) {
+  const ImageShape wanted = dataset.image_shape();
+  bool fits = wanted.channels == 3 && (dataset.shrinks_to() == 0 || dataset.shrinks_to() == images.shrinks_to());
+  if (fits) {
+    const auto compared = [&](int height, int width) {
+      fits = wanted.height == 0 || (height == wanted.height && width == wanted.width);
+      return choose(height, width);
+    };
+    const std::optional<std::int64_t> label = images.try_read_region(index, std::ref(compared), image, region);
+    if (label && fits) to_channels(image, wanted.channels, name_of(images, index));
+    if (!label || fits) return label;
+  }
+  const std::optional<std::int64_t> label = read_conformed(images, index, dataset, image);
+  if (label) region = region_of_whole(image, choose);
+  return label;
 }
 
 void prepare_input(Image image, const ImageDataset& dataset, const Transforms& eval_transforms, const std::string& name,
@@ -53,10 +90,25 @@ void prepare_input(Image image, const ImageDataset& dataset, const Transforms& e
   eval_transforms.apply(image, scratch, Random(0, 0), DType::f32, reinterpret_cast<std::byte*>(target));
 }
 
-Tensor load_input(const std::string& path, const ImageDataset& dataset, const Transforms& eval_transforms) {
+void prepare_file(const std::string& path, const ImageFolderOptions& files, const ImageDataset& dataset,
+                  const Transforms& eval_transforms, float* target) {
+  Random random(0, 0);
+  const auto choose = [&](int height, int width) {
+    random = Random(0, 0);
+    return eval_transforms.sizing(height, width, random);
+  };
+  Image decoded, image, scratch;
+  Region region;
+  static_cast<void>(read_conformed(*image_file(path, files), 0, dataset, std::ref(choose), decoded, region));
+  eval_transforms.augment(decoded, region, image, scratch, random);
+  eval_transforms.finish(image, random, DType::f32, reinterpret_cast<std::byte*>(target));
+}
+
+Tensor load_input(const std::string& path, const ImageFolderOptions& files, const ImageDataset& dataset,
+                  const Transforms& eval_transforms) {
   const ImageShape shape = eval_transforms.output_shape();
   const Tensor input = Tensor::empty({1, shape.height, shape.width, shape.channels});
-  prepare_input(decode_image(path), dataset, eval_transforms, path, input.data<float>());
+  prepare_file(path, files, dataset, eval_transforms, input.data<float>());
   return input;
 }
 

@@ -72,15 +72,6 @@ TransformOptions transform_options(const AugmentOptions& augment, const ChannelS
   return options;
 }
 
-namespace {
-
-struct ImageFolderData : DataOptions, ImageFolderOptions {
-  ImageFolderData() { augment.image_size = 224; }
-  std::string path;
-  double test_fraction = 0.1;
-  std::int64_t cache_mb = 0;
-  std::int64_t decode_mb = default_decode_bytes >> 20;
-};
 void describe(Fields<ImageFolderData>& fields) {
   describe_common(fields);
   fields.text("path", &ImageFolderData::path, "Folder of class folders, or of train, val and test with class folders.")
@@ -113,6 +104,8 @@ void describe(Fields<ImageFolderData>& fields) {
                      ", or 0 to shrink nothing, or a smaller augment.image_size");
   });
 }
+
+namespace {
 
 struct RecordsData : DataOptions {
   std::string path;
@@ -184,11 +177,15 @@ ImageFolderData with_one_policy(ImageFolderData options) {
   return options;
 }
 
-ImageSplits open_folder(const ImageFolderData& options) {
+ImageFolderOptions reading_of(const ImageFolderData& options) {
   ImageFolderOptions folder = options;
   folder.cache_bytes = options.cache_mb << 20;
   folder.decode_bytes = options.decode_mb << 20;
-  ImageSplits splits = image_folder_splits(options.path, folder);
+  return folder;
+}
+
+ImageSplits open_folder(const ImageFolderData& options) {
+  ImageSplits splits = image_folder_splits(options.path, reading_of(options));
   if (!splits.test && !splits.valid && options.test_fraction > 0) {
     HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed, "test");
     splits.train = parts.rest;
@@ -244,6 +241,11 @@ void add_own(Datasets& registry) {
 }
 
 }  // namespace
+
+ImageFolderOptions folder_options(const Datasets::Component& data) {
+  const auto* const given = data.options<ImageFolderData>();
+  return given != nullptr ? reading_of(with_one_policy(*given)) : ImageFolderOptions{};
+}
 
 void describe(Fields<ColorJitter>& fields) {
   fields.number("brightness", &ColorJitter::brightness, {.min = 0, .max = 100}, "Factor in 1 - x to 1 + x.");

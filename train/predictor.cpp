@@ -9,6 +9,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/cpu/parallel.h"
+#include "data/formats/image_folder.h"
 #include "data/prepare.h"
 #include "data/text/labelled.h"
 #include "data/text/unicode.h"
@@ -80,22 +81,31 @@ struct Predictor::Body {
     if (embedding) append(result.embedding, first, total, seen);
   }
 
-  /// What the model gets of images; source(i) gives one of them, its name and pixels.
-  template <class Source>
-  Prediction predict_sources(std::int64_t total, bool embedding, const Source& source) const {
+  /// Of images; prepare(i, target) writes what the model gets of one of them.
+  template <class Prepare>
+  Prediction predict_prepared(std::int64_t total, bool embedding, const Prepare& prepare) const {
     require_images();
     const data::ImageShape shape = session->data.input_shape();
     return predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
       const Tensor input = Tensor::empty({count, shape.height, shape.width, shape.channels});
       const std::int64_t stride = count > 0 ? input.size() / count : 0;
-      cpu::parallel_chunks(count, [&](std::int64_t i) {
-        auto [name, image] = source(first + i);
-        data::prepare_input(std::move(image), *session->data.train->images(), session->data.eval_transforms, name,
-                            input.data<float>() + i * stride);
-      });
+      cpu::parallel_chunks(count, [&](std::int64_t i) { prepare(first + i, input.data<float>() + i * stride); });
       return input;
     });
   }
+
+  /// Of images in memory; source(i) gives one of them, its name and pixels.
+  template <class Source>
+  Prediction predict_sources(std::int64_t total, bool embedding, const Source& source) const {
+    return predict_prepared(total, embedding, [&](std::int64_t i, float* target) {
+      auto [name, image] = source(i);
+      data::prepare_input(std::move(image), *session->data.train->images(), session->data.eval_transforms, name,
+                          target);
+    });
+  }
+
+  /// How image files are read: as the run read its own.
+  data::ImageFolderOptions files() const { return data::folder_options(session->config().data); }
 
   void require_images() const {
     HEARTH_CHECK(UsageError, sequences == nullptr, "predictor: the run was trained on text; use predict_text()");
@@ -128,10 +138,13 @@ data::ImageShape Predictor::input_shape() const {
 }
 
 Prediction Predictor::predict_files(const std::vector<std::string>& paths, bool embedding) const {
-  return body_->predict_sources(static_cast<std::int64_t>(paths.size()), embedding, [&](std::int64_t i) {
-    const std::string& path = paths[static_cast<std::size_t>(i)];
-    return std::pair(path, data::decode_image(path));
-  });
+  const train::Session& session = *body_->session;
+  const data::ImageFolderOptions files = body_->files();
+  return body_->predict_prepared(
+      static_cast<std::int64_t>(paths.size()), embedding, [&](std::int64_t i, float* target) {
+        data::prepare_file(paths[static_cast<std::size_t>(i)], files, *session.data.train->images(),
+                           session.data.eval_transforms, target);
+      });
 }
 
 Prediction Predictor::predict_images(std::span<const data::Image> images, bool embedding) const {
@@ -201,7 +214,8 @@ Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bo
 
 Tensor Predictor::prepared(const std::string& path) const {
   body_->require_images();
-  return data::load_input(path, *body_->session->data.train->images(), body_->session->data.eval_transforms);
+  return data::load_input(path, body_->files(), *body_->session->data.train->images(),
+                          body_->session->data.eval_transforms);
 }
 
 std::vector<Predictor::Class> Predictor::top(const Prediction& prediction, std::int64_t row, std::int64_t count) const {

@@ -172,6 +172,18 @@ class ImageFolder : public ImageDataset {
     if (room_ > 0) cache_.resize(files_.size());
   }
 
+  /// One file, without a class.
+  ImageFolder(const std::string& file, const ImageFolderOptions& options)
+      : root_(file),
+        prefix_(file.size()),
+        fails_(true),
+        shrink_to_(options.shrink_to),
+        decode_bytes_(options.decode_bytes),
+        files_{{file}},
+        turned_(1),
+        cache_(options.cache_bytes > 0 ? 1 : 0),
+        room_(options.cache_bytes) {}
+
   std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   ImageShape image_shape() const override { return {0, 0, 3}; }
   const std::vector<std::string>& class_names() const override { return names_; }
@@ -326,6 +338,10 @@ void require_no_splits(const std::string& root, const std::vector<std::string>& 
 ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
                                  const std::vector<std::string>& classes) {
   return open_folder(root, options, classes, root);
+}
+
+ImageDatasetPointer image_file(const std::string& path, const ImageFolderOptions& options) {
+  return std::make_shared<ImageFolder>(path, options);
 }
 
 std::vector<std::string> image_files(const std::string& folder) {

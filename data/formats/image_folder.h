@@ -2,7 +2,12 @@
 // A folder of class folders of image files, as ImageNet is kept by most people.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "data/dataset.h"
+#include "data/registry.h"
 
 namespace hearth::data {
 
@@ -21,6 +26,17 @@ struct ImageFolderOptions {
   std::int64_t decode_bytes = default_decode_bytes;
 };
 
+/// The dataset "image_folder" of run configurations.
+struct ImageFolderData : DataOptions, ImageFolderOptions {
+  ImageFolderData() { augment.image_size = 224; }
+  std::string path;
+  double test_fraction = 0.1;
+  std::int64_t cache_mb = 0;
+  std::int64_t decode_mb = default_decode_bytes >> 20;
+};
+HEARTH_API void describe(Fields<ImageFolderData>& fields);
+/// How a run reads image files: as its configuration says of an image_folder; the defaults for other data.
+HEARTH_API ImageFolderOptions folder_options(const Datasets::Component& data);
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;
 /// files are found by .jpg, .jpeg, .png, .webp or .bmp, in any case. Images of other kinds (.gif, .tiff ...), and those
 /// that lie beside the class folders, are left out with a warning each; other files are ignored. Links are followed,
@@ -28,6 +44,9 @@ struct ImageFolderOptions {
 HEARTH_API ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
                                             const std::vector<std::string>& classes = {});
 
+/// One image file as a set of one sample, which is read as those of a folder are. One that cannot be decoded is an
+/// error.
+ImageDatasetPointer image_file(const std::string& path, const ImageFolderOptions& options);
 /// The paths of all images below a folder, sorted: files whose names image_folder() takes, links followed. FileError if
 /// it cannot be listed; DataError for a link to nothing.
 HEARTH_API std::vector<std::string> image_files(const std::string& folder);

@@ -5,6 +5,9 @@
 
 #include <filesystem>
 
+#include "core/build.h"
+#include "core/random.h"
+#include "data/image/encode.h"
 #include "data/text/labelled.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
@@ -82,6 +85,35 @@ TEST(DescribedData, EvaluatesOnTheTestFilesOfCifar) {
   EXPECT_PRED2(contains,
                error_message<DataError>([&] { (void)evaluation_data(datasets().parse(config), facts, folder.path()); }),
                "was \"one\" of 2 classes");
+}
+
+TEST(DescribedData, ImagesOfTheSetsSizeAreDecodedAsTheSetHasThem) {
+  if (!HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg";
+  const test::TempDir folder;
+  Image image;
+  image.reshape(200, 160, 3);
+  Random random(2, 0);
+  for (auto& value : image.pixels) value = static_cast<std::uint8_t>(random.below(256));
+  for (const char* name : {"own/train/a/0.jpg", "own/test/a/0.jpg"}) folder.write(name, encode_jpeg(image, 95));
+  image.reshape(180, 160, 3);
+  folder.write("other/test/a/0.jpg", encode_jpeg(image, 95));
+  const Json config = node(R"({"type": "image_folder", "workers": 0, "augment": {"image_size": 24}})");
+  const auto of = [&](const char* name) { return Json(config).set("path", (folder / name).string()); };
+  const DataSplits own = make_data(of("own"));
+  DataFacts facts = facts_of(own);
+  const auto pixels = [](const DataSplits& data) {
+    return data.eval_loader(data.test, 1).next()["images"].to_doubles();
+  };
+  const auto evaluated = [&](const char* name) {
+    return pixels(evaluation_data(datasets().parse(of("own")), facts, folder / name));
+  };
+  const std::vector<double> other = evaluated("other");
+  facts.image = {200, 160, 3};  // as of a packed set whose images have one size
+  EXPECT_EQ(evaluated("own"), pixels(own));
+  EXPECT_NE(evaluated("other"), other) << "is resized to that size first";
+  facts.image = {200, 160, 1};
+  facts.normalize = {{0.5}, {0.5}};
+  EXPECT_EQ(evaluated("own").size(), std::size_t{24} * 24) << "becomes grey";
 }
 
 TEST(DescribedData, ClassesAreComparedByName) {

@@ -10,6 +10,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/formats/digits.h"
+#include "data/formats/image_folder.h"
 #include "data/formats/synthetic.h"
 #include "data/inspect.h"
 #include "data/prepare.h"
@@ -265,7 +266,8 @@ TEST(DataRegistryTest, OneFileIsPreparedAsItsSetIs) {
                          "augment": {"image_size": 10, "fit": "pad"}})");
   config.set("path", folder.path().string());
   const DataSplits data = make_data(config);
-  const Tensor one = load_input(folder / "test/a/1.png", *data.train->images(), data.eval_transforms);
+  const Tensor one = load_input(folder / "test/a/1.png", folder_options(datasets().parse(config)),
+                                *data.train->images(), data.eval_transforms);
   EXPECT_EQ(one.to_doubles(), data.eval_loader(data.test, 1).next()["images"].to_doubles());
 }
 

@@ -10,7 +10,9 @@
 
 #include "core/build.h"
 #include "core/io/file.h"
+#include "core/random.h"
 #include "data/formats/digits.h"
+#include "data/image/encode.h"
 #include "data/image/image.h"
 #include "models/nn/nn.h"
 #include "models/registry.h"
@@ -132,6 +134,74 @@ TEST_F(PredictorTest, ReadsFiles) {
   EXPECT_EQ(predictor.predict_files(paths).logits.to_doubles(), predictor.predict_images(images).logits.to_doubles());
   EXPECT_PRED2(contains, error_message<FileError>([&] { (void)predictor.predict_files({"absent.png"}); }),
                "absent.png");
+}
+
+/// Folders of classes with JPEGs that are decoded at a smaller scale for images of 32.
+class LargeImages : public PredictorTest {
+ protected:
+  void SetUp() override {
+    if (!HEARTH_HAS_JPEG) GTEST_SKIP() << "this build lacks libjpeg";
+    int number = 0;
+    for (const char* name : {"train/a/0", "train/a/1", "train/b/0", "train/b/1", "test/a/0", "test/a/1", "test/b/0"})
+      put(name, ++number, 300, 260);
+  }
+  void put(const std::string& name, int number, int height, int width) const {
+    data::Image image;
+    image.reshape(height, width, 3);
+    Random random(11, static_cast<std::uint64_t>(number));
+    for (auto& value : image.pixels) value = static_cast<std::uint8_t>(random.below(256));
+    folder_.write("set/" + name + ".jpg", data::encode_jpeg(image, 95));
+  }
+  std::string large_run(const std::string& more = "") const {
+    return run(
+        R"({"type": "mlp", "hidden": [4]})", R"({"type": "image_folder", "workers": 0, "augment": {"image_size": 32},
+                 "path": ")" + std::string(folder_ / "set") +
+                                                 "\"" + more + "}");
+  }
+  static std::vector<double> tested(const train::Session& session) {
+    return session.data.eval_loader(session.data.test, 3).next()["images"].to_doubles();
+  }
+};
+
+TEST_F(LargeImages, AreDecodedAsInTheEvaluationOfTheRun) {
+  for (const std::string more : {"", R"(, "cache_mb": 4)", R"(, "shrink_to": 40)"}) {
+    const std::string trained = large_run(more);
+    const std::vector<double> wanted = tested(*train::open_for_evaluation(trained));
+    for (const char* path : {"set", "set/test"})
+      EXPECT_EQ(tested(*train::open_for_evaluation(trained, {}, folder_ / path)), wanted) << path << more;
+    const Predictor predictor(trained);
+    std::vector<double> prepared;
+    std::vector<std::string> paths;
+    std::vector<data::Image> whole;
+    for (const char* name : {"a/0", "a/1", "b/0"}) {
+      paths.push_back(folder_ / (std::string("set/test/") + name + ".jpg"));
+      whole.push_back(data::decode_image(paths.back()));
+      const std::vector<double> one = predictor.prepared(paths.back()).to_doubles();
+      prepared.insert(prepared.end(), one.begin(), one.end());
+    }
+    EXPECT_EQ(prepared, wanted) << more;
+    const std::vector<double> logits = predictor.predict_files(paths).logits.to_doubles();
+    const Tensor inputs = Tensor::of<double>({3, 32, 32, 3}, wanted).to(DType::f32);
+    EXPECT_EQ(logits, predictor.predict_tensor(inputs).logits.to_doubles()) << more;
+    EXPECT_EQ(logits == predictor.predict_images(whole).logits.to_doubles(), !more.empty())
+        << "pixels in memory are of the whole image" << more;
+  }
+}
+
+TEST_F(LargeImages, HaveTheMemoryThatTheRunGivesThem) {
+  const std::string trained = large_run(R"(, "decode_mb": 1)");
+  put("large/a/0", 7, 1000, 900);
+  const std::string path = folder_ / "set/large/a/0.jpg";
+  const auto evaluated = train::open_for_evaluation(trained, {}, folder_ / "set/large");
+  EXPECT_EQ(evaluated->data.test->images()->sample_name(0), "a/0.jpg");
+  for (const std::string& message :
+       {error_message<DataError>([&] { (void)evaluated->data.eval_loader(evaluated->data.test, 1).next(); }),
+        error_message<DataError>([&] { (void)Predictor(trained).predict_files({path}); })}) {
+    EXPECT_PRED2(contains, message, path);
+    EXPECT_PRED2(contains, message, "the limit is 1 MiB");
+  }
+  const std::vector<std::string> enough{"data.decode_mb=64"};
+  EXPECT_EQ(Predictor(trained, enough).predict_files({path}).logits.dim(0), 1);
 }
 
 TEST_F(PredictorTest, TopIsInOrder) {
