@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "core/cpu/parallel.h"
 #include "tests/train/precision_session.h"
 
 namespace hearth::train {
@@ -121,6 +122,20 @@ TEST_P(Families, EveryWayToTrainEndsWithTheSameBits) {
   EXPECT_EQ(captured.unsupported_reason(), "");
   EXPECT_GT(captured.nodes(), 0);
   expect_same_bits(*replayed, *plain, "replayed");
+}
+
+TEST_P(Families, OneToEightThreadsEndWithTheSameBitsInDeterministicMode) {
+  if (std::get<2>(GetParam()) != DeviceType::cpu) GTEST_SKIP() << "threads are those of the CPU";
+  const int before = cpu::threads();
+  std::unique_ptr<Session> first;
+  for (int threads = 1; threads <= 8; ++threads) {
+    cpu::set_threads(threads);
+    auto run = session({"train.deterministic=true"});
+    go_on(*run, middle, eager(*run));
+    if (first) expect_same_bits(*run, *first, join_text(threads, " threads").c_str());
+    if (!first) first = std::move(run);
+  }
+  cpu::set_threads(before);
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& tried) {
