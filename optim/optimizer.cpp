@@ -2,13 +2,52 @@
 // The checks and the step count around every update.
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <utility>
 
+#include "core/io/printable.h"
+#include "core/io/safetensors.h"
 #include "optim/clip.h"
 #include "optim/ema.h"
 
 namespace hearth::optim {
+namespace {
+
+/// Under which save() lists the parameters in a file's metadata, a line each.
+constexpr const char* parameters_note = "parameters";
+
+/// "fc.weight [3, 4]" of each.
+std::vector<std::string> lines_of(const FlatParameters& parameters) {
+  std::vector<std::string> lines;
+  for (const FlatParameters::Entry& entry : parameters.entries())
+    lines.push_back(join_text(entry.name, ' ', entry.value.shape()));
+  return lines;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// FileError if the file says that its state is of other parameters. Files of older versions do not say it.
+void check_file(const FlatParameters& parameters, const std::string& path) {
+  const SafetensorsFile file(path);
+  const auto note = file.metadata().find(parameters_note);
+  if (note == file.metadata().end()) return;
+  const std::vector<std::string> there = lines_of(note->second), here = lines_of(parameters);
+  for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
+    const std::string of_file = i < there.size() ? there[i] : "none", own = i < here.size() ? here[i] : "none";
+    HEARTH_CHECK(FileError, of_file == own, path, ": the state of an optimizer of other parameters: parameter ", i,
+                 " is ", printable(of_file), " there and ", own,
+                 " here; load it into an optimizer of the model that it was saved with");
+  }
+}
+
+}  // namespace
 
 Optimizer::~Optimizer() = default;
 
@@ -38,6 +77,11 @@ void Optimizer::step(double lr, double grad_scale) {
 void Optimizer::check_parameters() const {
   HEARTH_CHECK(UsageError, !parameters_alive_.expired(),
                "optimizer: its FlatParameters are gone; they must live as long as it does");
+}
+
+const FlatParameters& Optimizer::parameters() const {
+  check_parameters();
+  return *parameters_;
 }
 
 void Optimizer::zero_grad() {
@@ -114,10 +158,13 @@ void Optimizer::make_moment(const char* name, Tensor& moment) {
 void save(Optimizer& optimizer, const std::string& path) {
   State state;
   optimizer.register_state(state);
-  state.save(path);
+  std::string list;
+  for (const std::string& line : lines_of(optimizer.parameters())) list += line + '\n';
+  state.save(path, {{parameters_note, list}});
 }
 
 void load(Optimizer& optimizer, const std::string& path) {
+  check_file(optimizer.parameters(), path);
   State state;
   optimizer.register_state(state);
   state.load(path);

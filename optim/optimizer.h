@@ -66,6 +66,8 @@ class HEARTH_API Optimizer {
   void attach(const Schedule&&) = delete;
   /// The learning rate of the next step().
   double lr() const { return schedule_ == nullptr ? base_lr_ : base_lr_ * schedule_->factor(steps_); }
+  /// UsageError if they are gone.
+  const FlatParameters& parameters() const;
   /// Scales the gradients that the next step() sees so that their global norm is at most `max_norm`; the norm before.
   /// Called between backward() and step(). DivergedError for a norm that is not finite, ConfigError unless max_norm >
   /// 0. With a loss scale, clip by clip_scale() of the unscaled norm instead.
@@ -158,11 +160,12 @@ struct SplitScale {
   T second;
 };
 
-/// Writes the state of the optimizer, its moments and its step count, to a safetensors file; with nn::save() of the
-/// model a loop can go on from both. FileError.
+/// Writes the state of the optimizer, its moments and its step count, to a safetensors file, with the names and shapes
+/// of its parameters; with nn::save() of the model a loop can go on from both. FileError.
 HEARTH_API void save(Optimizer& optimizer, const std::string& path);
 /// Reads it back into one of the same kind over the same parameters; step count and schedule go on from there.
-/// FileError, with nothing changed, for what is missing, unexpected or of another shape.
+/// FileError, with nothing changed, for what is missing, unexpected or of another shape, and for other parameters,
+/// naming the first that differs; older files do not say which they are of.
 HEARTH_API void load(Optimizer& optimizer, const std::string& path);
 
 }  // namespace hearth::optim
