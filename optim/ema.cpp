@@ -2,6 +2,8 @@
 // An exponential moving average of the weights.
 #include "optim/ema.h"
 
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "core/run_on.h"
@@ -21,7 +23,38 @@ void take_in(const Tensor& average, const Tensor& values, const Staged<double>& 
   average.storage()->bump_version();
 }
 
+/// Parameters that hold averages, once for each Ema that is in use. Ranks may be threads of one process.
+struct Holders {
+  std::mutex mutex;
+  std::multiset<const FlatParameters*> parameters;
+};
+
+// Leaked, for what lives as long as the process.
+Holders& holders() {
+  static Holders& made = *new Holders;
+  return made;
+}
+
+void note_holder(const FlatParameters& parameters, bool holds) {
+  Holders& all = holders();
+  const std::lock_guard lock(all.mutex);
+  if (holds)
+    all.parameters.insert(&parameters);
+  else
+    all.parameters.erase(all.parameters.find(&parameters));
+}
+
 }  // namespace
+
+Ema::~Ema() {
+  if (in_use_) note_holder(parameters_, false);
+}
+
+bool Ema::holds_averages(const FlatParameters& parameters) {
+  Holders& all = holders();
+  const std::lock_guard lock(all.mutex);
+  return all.parameters.contains(&parameters);
+}
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
     : parameters_(parameters),
@@ -78,7 +111,16 @@ void Ema::swap() {
   exchange_values(average_, parameters_.own_values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
   in_use_ = !in_use_;
+  note_holder(parameters_, in_use_);
   parameters_.shards() != nullptr ? parameters_.gather_values() : parameters_.refresh_low_precision();
+}
+
+EmaScope::EmaScope(Ema& ema) : ema_(ema) {
+  HEARTH_CHECK(
+      UsageError, !ema_.in_use(),
+      "ema: the averages are in use already, and a second scope would give the weights back; use one EmaScope at "
+      "a time, and ask in_use()");
+  ema_.swap();
 }
 
 EmaScope::~EmaScope() {

@@ -33,6 +33,7 @@ class HEARTH_API Ema {
 
   /// `parameters` and `buffers` must outlive it. ConfigError unless decay is in [0, 1); DTypeError for f16 and bf16.
   Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options);
+  ~Ema();
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
@@ -53,6 +54,8 @@ class HEARTH_API Ema {
   /// part of the averages (FlatParameters::shard_updates()) all ranks call it.
   void swap();
   bool in_use() const { return in_use_; }
+  /// Whether the averages of any Ema are in use in these parameters.
+  static bool holds_averages(const FlatParameters& parameters);
   /// Updates done so far. Those that were skipped on the device count until forget_updates().
   std::int64_t updates() const { return updates_; }
   /// `count` of the updates were skipped.
@@ -83,10 +86,11 @@ class HEARTH_API Ema {
   bool in_use_ = false;
 };
 
-/// Uses the averages while it lives.
+/// Uses the averages while it lives: evaluations only, as the optimizer refuses to train them.
 class HEARTH_API EmaScope {
  public:
-  explicit EmaScope(Ema& ema) : ema_(ema) { ema_.swap(); }
+  /// UsageError if they are in use already.
+  explicit EmaScope(Ema& ema);
   /// Keeps the averages in use where another rank has failed.
   ~EmaScope();
   EmaScope(const EmaScope&) = delete;

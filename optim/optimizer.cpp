@@ -79,6 +79,13 @@ void Optimizer::check_parameters() const {
                "optimizer: its FlatParameters are gone; they must live as long as it does");
 }
 
+void Optimizer::check_values() const {
+  HEARTH_CHECK(
+      UsageError, !Ema::holds_averages(*parameters_),
+      "optimizer: update while the averages of an Ema are in use, which it would train in place of the weights; "
+      "end the EmaScope, or swap back, first");
+}
+
 const FlatParameters& Optimizer::parameters() const {
   check_parameters();
   return *parameters_;
@@ -101,6 +108,7 @@ void Optimizer::begin_step(double lr, double grad_scale) {
   HEARTH_CHECK(UsageError, std::isfinite(lr) && lr >= 0, "optimizer: learning rate ", lr,
                "; it is finite and at least 0");
   HEARTH_CHECK(UsageError, std::isfinite(grad_scale), "optimizer: gradient scale ", grad_scale, " is not finite");
+  check_values();
   prepare(lr, grad_scale);
   ++steps_;
   ++begun_;
@@ -110,6 +118,7 @@ void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, begun_ > 0,
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
   check_parameters();
+  check_values();
   const Shards* const shards = parameters_->shards();
   HEARTH_CHECK(UsageError, sharded_ == (shards != nullptr),
                "optimizer: updates were divided among ranks after it was made; make DataParallel first");

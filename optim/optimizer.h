@@ -53,7 +53,7 @@ class HEARTH_API Optimizer {
 
   /// Updates the values from the gradients with the learning rate lr(). Parameters without a contribution count as
   /// having gradient zero. UsageError where the update would be lost or none of its gradients is new:
-  /// FlatParameters::begin_update().
+  /// FlatParameters::begin_update(). Also while the averages of an Ema are in use, which it would train.
   void step() { step(lr()); }
   /// The same with this learning rate, from the gradients times `grad_scale` (the inverse of a loss scale). UsageError
   /// unless lr is finite and at least 0 and grad_scale is finite, and as above.
@@ -76,7 +76,7 @@ class HEARTH_API Optimizer {
   // The same in two halves, for a step that is captured once and replayed: the first is the host's, each step; the
   // second is the device's, and what a replay repeats.
 
-  /// Checks and sets what the coming update depends on, and counts it as done.
+  /// Checks and sets what the coming update depends on, and counts it as done. Refuses like step().
   void begin_step(double lr, double grad_scale = 1.0);
   /// Queues the update itself; UsageError if none was begun. With `average`, begun for this update and of the same
   /// parameters (UsageError otherwise), its values are blended in the same pass; its buffers are left to
@@ -122,6 +122,7 @@ class HEARTH_API Optimizer {
 
  private:
   void check_parameters() const;
+  void check_values() const;
 
   FlatParameters* parameters_;
   std::weak_ptr<const void> parameters_alive_;

@@ -166,6 +166,52 @@ TEST(FusedAverageMisuse, AnAverageThatWasNotBegunIsRefused) {
   EXPECT_NO_THROW(sgd.apply(&ema));
 }
 
+TEST(EmaUse, AnUpdateOfTheAveragesIsRefused) {
+  test::ToyParameters toy, other;
+  optim::Sgd sgd(toy.flat(), {}), of_other(other.flat(), {});
+  optim::Ema ema(toy.flat(), {}, {});
+  toy.fill_gradients(1);
+  other.fill_gradients(1);
+  const std::vector<double> before = toy.values();
+  {
+    const optim::EmaScope averaged(ema);
+    const std::string message = test::error_message<UsageError>([&] { sgd.step(0.1); });
+    EXPECT_PRED2(test::contains, message, "averages of an Ema are in use");
+    EXPECT_EQ(sgd.steps(), 0);
+    of_other.step(0.1);
+  }
+  EXPECT_EQ(toy.values(), before);
+  sgd.step(0.1);
+  EXPECT_NE(toy.values(), before);
+}
+
+TEST(EmaUse, EndsWithTheEma) {
+  test::ToyParameters toy;
+  optim::Sgd sgd(toy.flat(), {});
+  {
+    optim::Ema ema(toy.flat(), {}, {});
+    ema.swap();
+  }
+  toy.fill_gradients(1);
+  EXPECT_NO_THROW(sgd.step(0.1));
+}
+
+TEST(EmaUse, AScopeWithinAScopeIsRefused) {
+  test::ToyParameters toy;
+  optim::Ema ema(toy.flat(), {}, {.decay = 0.5});
+  toy.flat().values().fill_(3);
+  const std::vector<double> live = toy.values();
+  {
+    const optim::EmaScope averaged(ema);
+    const std::vector<double> averages = toy.values();
+    EXPECT_NE(averages, live);
+    const std::string message = test::error_message<UsageError>([&] { const optim::EmaScope again(ema); });
+    EXPECT_PRED2(test::contains, message, "in use already");
+    EXPECT_EQ(toy.values(), averages);
+  }
+  EXPECT_EQ(toy.values(), live);
+}
+
 TEST(EmaBuffers, OfNarrowTypesAreRefusedAndIntegersAreNotAveraged) {
   test::ToyParameters toy;
   Tensor low_precision = Tensor::zeros({2}, DType::bf16), wide = Tensor::full({2}, 1, DType::f64),
