@@ -33,19 +33,20 @@ void check_floating(const char* op, DType dtype) {
 struct Printer {
   std::ostream& out;
   const Tensor& tensor;
-  const std::vector<double> values = tensor.to_doubles();
+  const bool floating = is_floating(tensor.dtype());
+  const Tensor values = tensor.to(Device{}).to(floating ? DType::f64 : DType::i64);
   const bool abridged = tensor.size() > 1000;
 
-  void number(double value) const {
-    if (tensor.dtype() == DType::boolean)
+  void number(std::int64_t at) const {
+    if (floating)
+      out << values.data<const double>()[at];
+    else if (const std::int64_t value = values.data<const std::int64_t>()[at]; tensor.dtype() == DType::boolean)
       out << (value != 0 ? "true" : "false");
-    else if (is_floating(tensor.dtype()))
-      out << value;
     else
-      out << static_cast<std::int64_t>(value);
+      out << value;
   }
   void axis(int axis, std::int64_t begin, std::int64_t size) const {
-    if (axis == tensor.rank()) return number(values[static_cast<std::size_t>(begin)]);
+    if (axis == tensor.rank()) return number(begin);
     const std::int64_t extent = tensor.dim(axis), step = extent > 0 ? size / extent : 0;
     const bool inner = axis + 1 == tensor.rank();
     out << '[';

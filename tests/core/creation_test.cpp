@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <iomanip>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -88,6 +89,11 @@ TEST(Creation, TensorsAsText) {
   EXPECT_EQ(text_of(Tensor::of<bool>({2}, {true, false})), "[true, false] bool [2]");
   EXPECT_EQ(text_of(Tensor::zeros({0, 2})), "[] f32 [0, 2]");
   EXPECT_EQ(text_of(Tensor()), "absent");
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(text_of(Tensor::of<std::int64_t>({3}, {largest, -largest - 1, (std::int64_t{1} << 53) + 1})),
+            "[9223372036854775807, -9223372036854775808, 9007199254740993] i64 [3]");
+  EXPECT_EQ(text_of(Tensor::of<std::int32_t>({2}, {2147483647, -2147483647 - 1})), "[2147483647, -2147483648] i32 [2]");
+  EXPECT_EQ(text_of(Tensor::of<std::uint8_t>({1}, {255})), "[255] u8 [1]");
   EXPECT_EQ(text_of(arange(2000)), "[0, 1, 2, ..., 1997, 1998, 1999] f32 [2000]");
   std::ostringstream formatted;
   formatted << std::setprecision(2) << std::hex << tensor({255.125}) << ' ' << 255;
