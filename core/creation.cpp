@@ -2,6 +2,7 @@
 #include "core/creation.h"
 
 #include <cmath>
+#include <limits>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -28,6 +29,35 @@ Tensor random_tensor(const Shape& shape, DType dtype, Device device, const Draw&
 void check_floating(const char* op, DType dtype) {
   HEARTH_CHECK(DTypeError, is_floating(dtype), op, ": values in ", dtype,
                "; the type is f32, f64, f16 or bf16, and randint() draws integers");
+}
+
+/// The integers from `lowest` to `highest` are values of the type; of a floating type there are larger ones, of which
+/// some are left out.
+struct IntegerRange {
+  std::int64_t lowest, highest;
+};
+
+IntegerRange integers_of(DType dtype) {
+  const auto within_bits = [](int bits) { return IntegerRange{-(std::int64_t{1} << bits), std::int64_t{1} << bits}; };
+  switch (dtype) {
+    case DType::boolean:
+      return {0, 1};
+    case DType::u8:
+      return {0, std::numeric_limits<std::uint8_t>::max()};
+    case DType::i32:
+      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+    case DType::bf16:
+      return within_bits(8);
+    case DType::f16:
+      return within_bits(11);
+    case DType::f32:
+      return within_bits(24);
+    case DType::f64:
+      return within_bits(53);
+    case DType::i64:
+      break;
+  }
+  return {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
 }
 
 struct Printer {
@@ -130,6 +160,10 @@ Tensor rand(const Shape& shape, DType dtype, Device device) {
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype, Device device) {
   HEARTH_CHECK(UsageError, low < high, "randint: integers from ", low, " to below ", high,
                "; the upper bound is above the lower one");
+  const auto [lowest, highest] = integers_of(dtype);
+  HEARTH_CHECK(UsageError, low >= lowest && high - 1 <= highest, "randint: integers from ", low, " to below ", high,
+               ", but ", dtype, " holds ", is_floating(dtype) ? "every integer from " : "", lowest, " to ", highest,
+               "; draw from these or choose another type");
   const auto bound = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   const RandomKey key = next_random_key();
   Random random(key.seed, key.step, key.op);

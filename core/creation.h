@@ -59,7 +59,7 @@ HEARTH_API Tensor eye(std::int64_t n, DType dtype = DType::f32, Device device = 
 HEARTH_API Tensor randn(const Shape& shape, DType dtype = DType::f32, Device device = {});
 /// Uniform values in [0, 1). DTypeError for integer types.
 HEARTH_API Tensor rand(const Shape& shape, DType dtype = DType::f32, Device device = {});
-/// Uniform integers in [low, high). UsageError unless low < high.
+/// Uniform integers in [low, high). UsageError unless low < high and the type holds each integer in between.
 HEARTH_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = DType::i64,
                           Device device = {});
 

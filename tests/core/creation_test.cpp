@@ -83,6 +83,31 @@ TEST(Creation, UniformValuesAreBelowOneInAnyType) {
   EXPECT_THROW((void)rand({1}, DType::boolean), DTypeError);
 }
 
+TEST(Creation, IntegersAreDrawnWithinTheirType) {
+  struct Case {
+    DType dtype;
+    std::int64_t low, high;  // the widest range that is drawn
+    const char* holds;
+  };
+  const std::int64_t f32 = std::int64_t{1} << 24, f64 = std::int64_t{1} << 53, i32 = std::int64_t{1} << 31;
+  for (const Case& c : {Case{DType::u8, 0, 256, "u8 holds 0 to 255"},
+                        {DType::boolean, 0, 2, "bool holds 0 to 1"},
+                        {DType::i32, -i32, i32, "i32 holds -2147483648 to 2147483647"},
+                        {DType::f16, -2048, 2049, "f16 holds every integer from -2048 to 2048"},
+                        {DType::bf16, -256, 257, "bf16 holds every integer from -256 to 256"},
+                        {DType::f32, -f32, f32 + 1, "f32 holds every integer from -16777216 to 16777216"},
+                        {DType::f64, -f64, f64 + 1, "f64 holds every integer from -9007199254740992"}}) {
+    EXPECT_NO_THROW((void)randint(c.low, c.high, {8}, c.dtype)) << c.holds;
+    const auto message = [&](std::int64_t low, std::int64_t high) {
+      return test::error_message<UsageError>([&] { (void)randint(low, high, {8}, c.dtype); });
+    };
+    EXPECT_PRED2(test::contains, message(c.low, c.high + 1), c.holds);
+    EXPECT_PRED2(test::contains, message(c.low - 1, c.high), c.holds);
+  }
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NO_THROW((void)randint(-largest - 1, largest, {8}));
+}
+
 TEST(Creation, TensorsAsText) {
   EXPECT_EQ(text_of(tensor({{1, 2.5}, {-3, 4}})), "[[1, 2.5],\n [-3, 4]] f32 [2, 2]");
   EXPECT_EQ(text_of(Tensor::full({}, 7, DType::i64)), "7 i64 []");
