@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "train/session.h"
+
 namespace hearth::train {
 namespace {
 

@@ -5,9 +5,9 @@
 #include <initializer_list>
 #include <string>
 
-#include "train/run/run_config.h"
-
 namespace hearth::train {
+
+struct RunConfig;
 
 /// ConfigError, naming the model and the data, for a model of the library that is none of `fitting`.
 void require_model_among(const RunConfig& config, std::initializer_list<const char*> fitting);
