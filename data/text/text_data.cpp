@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
-#include "data/order.h"
 #include "data/source.h"
 #include "data/text/labelled.h"
 #include "data/text/text_parts.h"
@@ -102,40 +101,6 @@ TokensPointer tokenized(const Tokenizer& tokenizer, const LabelledLines& lines, 
   return tokens;
 }
 
-// The end of a text: what stands beside each other belongs together.
-std::int64_t first_of_valid(const TextData& options, std::int64_t size) {
-  return size - static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
-}
-
-/// The first of the documents that begin at that id or behind it. DataError if one split would be empty.
-std::int64_t document_of_valid(const Tokens& tokens, std::int64_t place) {
-  std::int64_t document = tokens.sequences();
-  while (document > 0 && tokens.begin(document - 1) >= place) --document;
-  HEARTH_CHECK(
-      DataError, document > 0 && document < tokens.sequences(), tokens.source(), ": ", tokens.sequences(),
-      " documents do not divide into training and validation at a document; give another valid_fraction, 0, or "
-      "shorter documents (data.documents)");
-  return document;
-}
-
-/// Numbers of sequences, in order.
-struct HeldOut {
-  std::vector<std::int64_t> rest;
-  std::vector<std::int64_t> held_out;
-};
-
-/// Sets valid_fraction of `size` sequences aside. DataError if one split would be empty.
-HeldOut hold_out_sequences(const DataOptions& options, std::int64_t size, const std::string& source) {
-  const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
-  HEARTH_CHECK(DataError, count > 0 && count < size, source, ": holding out ", options.valid_fraction, " of ", size,
-               " sequences leaves one split empty; give another valid_fraction, or 0");
-  const std::vector<std::int64_t> order = shuffled_order(size, options.split_seed, 0);
-  HeldOut held{{order.begin(), order.end() - count}, {order.end() - count, order.end()}};
-  std::sort(held.rest.begin(), held.rest.end());
-  std::sort(held.held_out.begin(), held.held_out.end());
-  return held;
-}
-
 }  // namespace
 
 void describe(Fields<TextData>& fields) {
@@ -217,9 +182,9 @@ Splits splits_of(const TextData& options, const Parts& all) {
     splits.train = windows_of(train);
     return splits;
   }
-  const std::int64_t end = first_of_valid(options, train->size());
+  const std::int64_t end = first_of_valid(options, *train);
   if (options.packing) {
-    const std::int64_t document = document_of_valid(*train, end);
+    const std::int64_t document = document_at(*train, end);
     splits.train = packed_documents(all.tokenizer, train, 0, document, windows);
     splits.valid = packed_documents(all.tokenizer, train, document, train->sequences(), windows);
     return splits;
@@ -243,7 +208,7 @@ Splits splits_of(const ParallelTextData& options, const Parts& all) {
     std::vector<std::int64_t> pairs(static_cast<std::size_t>(part.target->sequences()));
     std::iota(pairs.begin(), pairs.end(), std::int64_t{0});
     if (i == 0 && !all.parts[1].target && options.valid_fraction > 0) {
-      HeldOut held = hold_out_sequences(options, part.target->sequences(), part.target->source());
+      HeldOutSequences held = hold_out_sequences(options, part.target->sequences(), part.target->source());
       pairs = std::move(held.rest);
       splits.valid = pairs_of(part, std::move(held.held_out));
     }
@@ -271,7 +236,7 @@ Splits labelled_splits(const LabelledTextData& options, const KnownText& known) 
         LabelledOptions{.length = options.length, .tokens_per_batch = options.tokens_per_batch});
     *places[i] = set;
     if (i != 0 || !options.valid.empty() || options.valid_fraction == 0) continue;
-    HeldOut held = hold_out_sequences(options, set->size(), set->source());
+    HeldOutSequences held = hold_out_sequences(options, set->size(), set->source());
     splits.train = set->subset(std::move(held.rest));
     splits.valid = set->subset(std::move(held.held_out));
   }

@@ -2,6 +2,7 @@
 // Sequences to token files.
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "core/error.h"
 #include "core/io/file.h"
@@ -14,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace text_parts;
+
+constexpr const char* whole_name = "whole.tokens";
 
 /// FileError if the file is there and stays.
 void remove_file(const fs::path& path) {
@@ -37,7 +40,7 @@ void begin_folder(const std::string& folder, const Tokenizer& tokenizer, const T
   for (const char* part : part_names)
     for (const char* ending : {".tokens", ".source.tokens", ".target.tokens"})
       remove_file(fs::path(folder) / (std::string(part) + ending));
-  remove_file(fs::path(folder) / "source_tokenizer.json");
+  for (const char* name : {"source_tokenizer.json", whole_name}) remove_file(fs::path(folder) / name);
   write_tokenizer(tokenizer, (fs::path(folder) / "tokenizer.json").string());
   if (source_tokenizer != nullptr && source_tokenizer->digest() != tokenizer.digest())
     write_tokenizer(*source_tokenizer, (fs::path(folder) / "source_tokenizer.json").string());
@@ -45,8 +48,66 @@ void begin_folder(const std::string& folder, const Tokenizer& tokenizer, const T
 
 std::string path_in(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
+PackedFile finished(TokenWriter& writer, const std::string& path) {
+  writer.finish();
+  return {path, writer.size(), writer.sequences(), writer.meaning().characters, writer.width()};
+}
+
+/// Ids first..last - 1, at most 2^16 at once.
+void append_ids(const Tokens& tokens, std::int64_t first, std::int64_t last, TokenWriter& writer) {
+  std::vector<std::int32_t> ids;
+  while (first < last) {
+    ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(last - first, 1 << 16)));
+    const auto count = static_cast<std::int64_t>(ids.size());
+    tokens.copy(first, count, ids.data());
+    writer.append(ids);
+    first += count;
+  }
+}
+
+/// A part of a token stream; a sequence that it begins or ends in has the rest elsewhere. Nobody wrote down its
+/// characters.
+PackedFile write_range(const Tokens& tokens, std::int64_t first, std::int64_t last, const std::string& path) {
+  TokenWriter writer(path, tokens.meaning().vocabulary, tokens.meaning().digest);
+  for (std::int64_t i = 0; i < tokens.sequences() && tokens.begin(i) < last; ++i) {
+    if (tokens.end(i) <= first) continue;
+    append_ids(tokens, std::max(first, tokens.begin(i)), std::min(last, tokens.end(i)), writer);
+    writer.end_sequence();
+  }
+  return finished(writer, path);
+}
+
+PackedFile write_sequences(const Tokens& tokens, const std::vector<std::int64_t>& which, const std::string& path) {
+  TokenWriter writer(path, tokens.meaning().vocabulary, tokens.meaning().digest);
+  for (const std::int64_t i : which) {
+    append_ids(tokens, tokens.begin(i), tokens.end(i), writer);
+    writer.end_sequence();
+  }
+  return finished(writer, path);
+}
+
+/// The validation and training splits that valid_fraction makes of one part.
+void write_splits(const TextData& options, const Part& part, const std::string& folder,
+                  std::vector<PackedFile>& files) {
+  const Tokens& tokens = *part.target;
+  const std::int64_t cut = first_of_valid(options, tokens);
+  files.push_back(write_range(tokens, cut, tokens.size(), path_in(folder, "valid.tokens")));
+  files.push_back(write_range(tokens, 0, cut, path_in(folder, "train.tokens")));
+}
+
+void write_splits(const ParallelTextData& options, const Part& part, const std::string& folder,
+                  std::vector<PackedFile>& files) {
+  const HeldOutSequences held = hold_out_sequences(options, part.target->sequences(), part.target->source());
+  for (const auto& [name, pairs] : {std::pair{"valid", &held.held_out}, {"train", &held.rest}}) {
+    files.push_back(write_sequences(*part.target, *pairs, path_in(folder, join_text(name, ".target.tokens"))));
+    files.push_back(write_sequences(*part.source, *pairs, path_in(folder, join_text(name, ".source.tokens"))));
+  }
+}
+
 /// What is in memory, or was packed before.
-std::vector<PackedFile> pack_parts(const Parts& all, const std::string& folder) {
+template <class T>
+std::vector<PackedFile> pack_parts(const T& options, const std::string& folder) {
+  const Parts all = parts_of(options);
   begin_folder(folder, *all.tokenizer, all.source_tokenizer.get());
   std::vector<PackedFile> files;
   const auto write = [&](const TokensPointer& tokens, const std::string& name) {
@@ -55,7 +116,12 @@ std::vector<PackedFile> pack_parts(const Parts& all, const std::string& folder) 
     files.push_back(
         {path_in(folder, name), tokens->size(), tokens->sequences(), tokens->meaning().characters, tokens->width()});
   };
+  const bool holds_out = !all.parts[1].target && options.valid_fraction > 0;
   for (const std::size_t i : {2, 1, 0}) {
+    if (i == 0 && holds_out) {
+      write_splits(options, all.parts[0], folder, files);
+      continue;
+    }
     const std::string name = part_names[i];
     write(all.parts[i].target, name + (all.parts[i].source ? ".target.tokens" : ".tokens"));
     write(all.parts[i].source, name + ".source.tokens");
@@ -63,19 +129,38 @@ std::vector<PackedFile> pack_parts(const Parts& all, const std::string& folder) 
   return files;
 }
 
-/// Files that may be larger than the memory.
+/// A file that is removed at the end, whatever happens.
+struct TemporaryFile {
+  explicit TemporaryFile(std::string file) : path(std::move(file)) {}
+  ~TemporaryFile() {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string path;
+};
+
+/// Files that may be larger than the memory. Where a split is held out of the training text, its ids are in a file of
+/// their own meanwhile.
 std::vector<PackedFile> pack_files(const TextData& options, const std::string& folder) {
   const TokenizerPointer tokenizer = tokenizer_of(options);
   begin_folder(folder, *tokenizer, nullptr);
   const std::vector<std::string>* const parts[] = {&options.train, &options.valid, &options.test};
+  const auto write = [&](std::size_t part, const std::string& path) {
+    TokenWriter writer(path, tokenizer->size(), tokenizer->digest());
+    for (const std::string& file : *parts[part]) tokenize_file(*tokenizer, file, options.documents, writer);
+    return finished(writer, path);
+  };
   std::vector<PackedFile> files;
   for (const std::size_t i : {2, 1, 0}) {
-    if (parts[i]->empty()) continue;
-    const std::string path = path_in(folder, join_text(part_names[i], ".tokens"));
-    TokenWriter writer(path, tokenizer->size(), tokenizer->digest());
-    for (const std::string& file : *parts[i]) tokenize_file(*tokenizer, file, options.documents, writer);
-    writer.finish();
-    files.push_back({path, writer.size(), writer.sequences(), writer.meaning().characters, writer.width()});
+    if (i == 0 && options.valid.empty() && options.valid_fraction > 0) {
+      const TemporaryFile whole(path_in(folder, whole_name));
+      (void)write(0, whole.path);
+      write_splits(options, {.target = Tokens::open(whole.path)}, folder, files);
+    } else if (!parts[i]->empty()) {
+      files.push_back(write(i, path_in(folder, join_text(part_names[i], ".tokens"))));
+    }
   }
   return files;
 }
@@ -88,9 +173,9 @@ std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::st
   if (text == nullptr && pairs == nullptr) refuse_type(data, {"text", "parallel_text"});
   std::vector<PackedFile> files;
   if (pairs != nullptr)
-    files = pack_parts(parts_of(*pairs), folder);
+    files = pack_parts(*pairs, folder);
   else
-    files = text->packed.empty() ? pack_files(*text, folder) : pack_parts(parts_of(*text), folder);
+    files = text->packed.empty() ? pack_files(*text, folder) : pack_parts(*text, folder);
   std::reverse(files.begin(), files.end());
   return files;
 }

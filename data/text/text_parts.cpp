@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "data/order.h"
 #include "data/source.h"
 
 namespace hearth::data::text_parts {
@@ -143,6 +144,36 @@ Parts parts_of(const TextData& options, Parts known) {
 Parts parts_of(const ParallelTextData& options, Parts known) {
   return options.packed.empty() ? tokenized(options, std::move(known))
                                 : packed_parts(options.packed, true, std::move(known));
+}
+
+std::int64_t document_at(const Tokens& tokens, std::int64_t place) {
+  std::int64_t document = tokens.sequences();
+  while (document > 0 && tokens.begin(document - 1) >= place) --document;
+  return document;
+}
+
+std::int64_t first_of_valid(const TextData& options, const Tokens& tokens) {
+  // The end of a text: what stands beside each other belongs together.
+  const std::int64_t place =
+      tokens.size() - static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(tokens.size()));
+  if (!options.packing) return place;
+  const std::int64_t document = document_at(tokens, place);
+  HEARTH_CHECK(
+      DataError, document > 0 && document < tokens.sequences(), tokens.source(), ": ", tokens.sequences(),
+      " documents do not divide into training and validation at a document; give another valid_fraction, 0, or "
+      "shorter documents (data.documents)");
+  return tokens.begin(document);
+}
+
+HeldOutSequences hold_out_sequences(const DataOptions& options, std::int64_t size, const std::string& source) {
+  const auto count = static_cast<std::int64_t>(options.valid_fraction * static_cast<double>(size));
+  HEARTH_CHECK(DataError, count > 0 && count < size, source, ": holding out ", options.valid_fraction, " of ", size,
+               " sequences leaves one split empty; give another valid_fraction, or 0");
+  const std::vector<std::int64_t> order = shuffled_order(size, options.split_seed, 0);
+  HeldOutSequences held{{order.begin(), order.end() - count}, {order.end() - count, order.end()}};
+  std::sort(held.rest.begin(), held.rest.end());
+  std::sort(held.held_out.begin(), held.held_out.end());
+  return held;
 }
 
 void refuse_type(const Datasets::Component& data, const std::vector<std::string>& known) {

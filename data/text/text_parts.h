@@ -36,6 +36,21 @@ std::vector<std::string_view> documents_of(const std::vector<std::string>& files
 /// The ids that the options name, tokenised or packed; `known` may have tokenizers already, which are taken then.
 Parts parts_of(const TextData& options, Parts known = {});
 Parts parts_of(const ParallelTextData& options, Parts known = {});
+
+/// Where the validation split begins that valid_fraction makes of the end of a token stream: an id, with `packing` the
+/// first of a document. DataError if documents do not divide.
+std::int64_t first_of_valid(const TextData& options, const Tokens& tokens);
+/// The first document that begins at that id or behind it; their number where there is none.
+std::int64_t document_at(const Tokens& tokens, std::int64_t place);
+
+/// Numbers of sequences, in order.
+struct HeldOutSequences {
+  std::vector<std::int64_t> rest;
+  std::vector<std::int64_t> held_out;
+};
+/// Sets valid_fraction of `size` sequences aside. DataError if one split would be empty.
+HeldOutSequences hold_out_sequences(const DataOptions& options, std::int64_t size, const std::string& source);
+
 /// ConfigError for a dataset of another type.
 [[noreturn]] void refuse_type(const Datasets::Component& data, const std::vector<std::string>& known);
 

@@ -274,6 +274,42 @@ TEST(TextDataTest, PackedIsTheSame) {
   }
 }
 
+TEST(TextDataTest, PackedHasTheSplitsOfTheRun) {
+  const TempDir folder;
+  const std::string pairs = put(folder, "pairs.tsv", pair_lines()), once = folder / "once", out = folder / "packed";
+  const std::string text = R"({"type": "text", "length": 32, "documents": "lines", )";
+  const std::string from = R"("train": [)" + quoted(sample_path) + "]", held = R"(, "valid_fraction": 0.3)";
+  const std::string pair = R"({"type": "parallel_text", )", pairs_from = R"("train": [)" + quoted(pairs) + "]";
+  (void)pack_text(dataset(text + from + "}"), once);
+  struct Case {
+    std::string begin, from, more;
+  };
+  for (const Case& c : {Case{text, from, ""},
+                        {text, R"("packed": )" + quoted(once), ""},
+                        {text, from, R"(, "packing": true)"},
+                        {pair, pairs_from, R"(, "split_seed": 3)"}}) {
+    SCOPED_TRACE(c.begin + c.from + c.more);
+    const auto files = pack_text(dataset(c.begin + c.from + c.more + held + "}"), out);
+    EXPECT_EQ(files.size(), c.begin == pair ? 4u : 2u);
+    EXPECT_FALSE(std::filesystem::exists(out + "/whole.tokens"));
+    const DataSplits online = make_data(node(c.begin + c.from + c.more + held + "}")),
+                     packed = make_data(node(c.begin + R"("packed": )" + quoted(out) + c.more + "}"));
+    ASSERT_NE(packed.valid, nullptr);
+    Loader a = online.train_loader(4, 1), b = packed.train_loader(4, 1);
+    ASSERT_EQ(a.batches_per_epoch(), b.batches_per_epoch());
+    for (std::int64_t i = 0; i < a.batches_per_epoch(); ++i) EXPECT_EQ(contents(a.next()), contents(b.next()));
+    Loader c_valid = online.eval_loader(online.valid, 4), d_valid = packed.eval_loader(packed.valid, 4);
+    ASSERT_EQ(c_valid.batches_per_epoch(), d_valid.batches_per_epoch());
+    for (std::int64_t i = 0; i < c_valid.batches_per_epoch(); ++i)
+      EXPECT_EQ(contents(c_valid.next()), contents(d_valid.next()));
+    for (const auto& [one, other] : {std::pair{online.train, packed.train}, {online.valid, packed.valid}}) {
+      EXPECT_EQ(one->tokens()->predicted_tokens(), other->tokens()->predicted_tokens());
+      EXPECT_EQ(one->tokens()->characters(), other->tokens()->characters());
+      other->tokens()->verify();
+    }
+  }
+}
+
 TEST(TextDataTest, HeldOut) {
   const TempDir folder;
   const std::string path = put(folder, "pairs.tsv", pair_lines());
