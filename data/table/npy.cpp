@@ -70,7 +70,19 @@ void convert_halves(std::span<const std::uint8_t> bytes, bool swapped, std::vect
   }
 }
 
-void convert_type(std::string_view type, std::span<const std::uint8_t> bytes, bool swapped, const std::string& name,
+/// DataError unless elements of the type are numbers that convert_type() knows.
+void require_numbers(std::string_view type, const std::string& name) {
+  static constexpr std::string_view known[] = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"};
+  if (std::ranges::count(known, type) > 0) return;
+  const bool is_text = type.starts_with('U') || type.starts_with('S') || type.starts_with('O');
+  throw DataError(join_text(
+      name, ": elements of the type '", type, "', which is not read; numbers are, of f2 f4 f8 i1 to i8 u1 to u8 b1; ",
+      is_text ? "save labels as integers, as numpy.unique(y, return_inverse=True) numbers them, and name them in "
+                "data.classes"
+              : "convert them, as by astype(\"f8\")"));
+}
+
+void convert_type(std::string_view type, std::span<const std::uint8_t> bytes, bool swapped,
                   std::vector<double>& values) {
   if (type == "f4") return convert<float>(bytes, swapped, values);
   if (type == "f8") return convert<double>(bytes, swapped, values);
@@ -82,9 +94,7 @@ void convert_type(std::string_view type, std::span<const std::uint8_t> bytes, bo
   if (type == "u4") return convert<std::uint32_t>(bytes, swapped, values);
   if (type == "i4") return convert<std::int32_t>(bytes, swapped, values);
   if (type == "u8") return convert<std::uint64_t>(bytes, swapped, values);
-  if (type == "i8") return convert<std::int64_t>(bytes, swapped, values);
-  throw DataError(
-      join_text(name, ": elements of the type '", type, "'; numbers are read: f2 f4 f8 i1 to i8 u1 to u8 b1"));
+  return convert<std::int64_t>(bytes, swapped, values);
 }
 
 }  // namespace
@@ -101,17 +111,17 @@ NumpyArray parse_npy(std::span<const std::uint8_t> bytes, const std::string& nam
   HEARTH_CHECK(DataError, length <= bytes.size() - begin, name, ": the header is cut off");
   const std::string_view header = all.substr(begin, length);
   const std::string_view type = value_of(header, "descr", name);
-  HEARTH_CHECK(DataError, type.size() >= 5 && type[0] == '\'' && type[4] == '\'', name,
+  HEARTH_CHECK(DataError, type.size() >= 5 && type[0] == '\'', name,
                ": elements that are no numbers; save the array with a plain dtype");
+  const std::string_view kind = type.substr(2, type.find('\'', 1) - 2);
+  require_numbers(kind, name);
   HEARTH_CHECK(DataError, value_of(header, "fortran_order", name).starts_with("False"), name,
                ": an array in Fortran's order; save numpy.ascontiguousarray of it");
   NumpyArray array;
   array.name = name;
   array.shape = shape_of(value_of(header, "shape", name), name);
   HEARTH_CHECK(DataError, !array.shape.empty(), name, ": a single number instead of an array");
-  const std::string_view kind = type.substr(2, 2);
   const auto width = static_cast<std::uint64_t>(kind[1] - '0');
-  HEARTH_CHECK(DataError, width >= 1 && width <= 8, name, ": elements of the type '", kind, "'");
   std::uint64_t count = 1;
   for (const std::int64_t extent : array.shape) {
     HEARTH_CHECK(DataError, extent == 0 || count <= bytes.size() / static_cast<std::uint64_t>(extent), name,
@@ -125,7 +135,7 @@ NumpyArray parse_npy(std::span<const std::uint8_t> bytes, const std::string& nam
                count * width, ": the file was cut off");
   array.is_integer = kind[0] != 'f';
   array.values.resize(count);
-  convert_type(kind, content, type[1] == '>' && width > 1, name, array.values);
+  convert_type(kind, content, type[1] == '>' && width > 1, array.values);
   return array;
 }
 

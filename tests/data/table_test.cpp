@@ -314,8 +314,12 @@ TEST(Npy, RefusesWhatIsNone) {
     EXPECT_TRUE(contains(fault(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length))), "t.npy: "))
         << length;
   EXPECT_TRUE(contains(fault(npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, 6}, "True")), "Fortran"));
-  EXPECT_TRUE(contains(fault(npy<float>("<U4", "(1,)", {1})), "'U4'"));
-  EXPECT_TRUE(contains(fault(npy<float>("|O8", "(1,)", {1, 2})), "'O8'"));
+  for (const char* type : {"<U1", "<U4", "<U16", "|S3", "|O", "|O8", "<c8", "<c16", "<M8[ns]", "|V12", "<f16", "<i3"}) {
+    const std::string found = fault(npy<float>(type, "(1,)", {1, 2, 3, 4}));
+    EXPECT_TRUE(contains(found, join_text("elements of the type '", type + 1, "', which is not read"))) << found;
+    const bool is_text = type[1] == 'U' || type[1] == 'S' || type[1] == 'O';
+    EXPECT_TRUE(contains(found, is_text ? "data.classes" : "astype")) << found;
+  }
   EXPECT_TRUE(contains(fault(npy<float>("<f4", "(99999999999, 99999999999)", {1})), "cannot fill"));
   EXPECT_TRUE(contains(fault(npy<float>("<f4", "(99999999999999999999,)", {1})), "beyond any file"));
   EXPECT_TRUE(contains(fault(npy<float>("<f4", "()", {1})), "single number"));
