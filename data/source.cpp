@@ -24,6 +24,7 @@ class LocalFile final : public SourceFile {
   const std::string& name() const override { return name_; }
   std::uint64_t size() const override { return file_.size(); }
   void read(std::uint64_t offset, std::span<std::byte> target) const override { file_.read(offset, target); }
+  void read_ahead(std::uint64_t offset, std::uint64_t bytes) const override { file_.read_ahead(offset, bytes); }
   std::string version() const override {
     struct stat status {};
     if (::stat(name_.c_str(), &status) != 0) return {};

@@ -37,6 +37,8 @@ class HEARTH_API SourceFile {
   virtual void read(std::uint64_t offset, std::span<std::byte> target) const = 0;
   /// What changes with the content beside the size: a time, a number of versions. A cache on disk goes by it.
   virtual std::string version() const { return {}; }
+  /// Says that these bytes are read soon, and does not wait for them, where that makes reading faster.
+  virtual void read_ahead(std::uint64_t, std::uint64_t) const {}
 };
 
 using SourceFilePointer = std::unique_ptr<const SourceFile>;

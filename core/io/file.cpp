@@ -38,7 +38,22 @@ std::string shown(const fs::path& path) { return printable(path.string()); }
 
 std::string reason(int error) { return std::system_category().message(error); }
 
+/// Raises the limit of open files as far as the process may, if it is reached (no descriptor was given), or will be
+/// soon. False where nothing was changed.
+bool make_room(int descriptor) {
+  constexpr rlim_t spare = 64;  // for what other parts of the program open
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
+  if (descriptor >= 0 && static_cast<rlim_t>(descriptor) + spare < limit.rlim_cur) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 [[noreturn]] void fail(const fs::path& path, std::string_view action, int error) {
+  struct rlimit limit {};
+  HEARTH_CHECK(FileError, error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0, shown(path), ": ", action,
+               " failed: ", reason(error), ": this process may have ", limit.rlim_cur,
+               " open at once; raise that limit (ulimit -n), or keep the data in fewer files");
   HEARTH_CHECK(OutOfMemory, error != ENOMEM, shown(path), ": ", action, " failed: the system is out of memory");
   throw FileError(join_text(shown(path), ": ", action, " failed: ", reason(error)));
 }
@@ -73,6 +88,16 @@ auto retried(F&& call) {
     const auto result = call();
     if (result != -1 || errno != EINTR) return result;
   }
+}
+
+/// What a call that opens a file gives, with as many open files as the process may have.
+template <class F>
+int opened_by(F&& call) {
+  const int descriptor = retried(call), error = errno;
+  if (descriptor < 0 && error != EMFILE) return descriptor;
+  if (make_room(descriptor) && descriptor < 0) return retried(call);
+  errno = error;
+  return descriptor;
 }
 
 class Descriptor {
@@ -132,7 +157,7 @@ int open_regular(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == -1) fail(path, "opening", errno);
   static_cast<void>(regular_size(status, path));
-  const int descriptor = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
+  const int descriptor = opened_by([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
   if (descriptor < 0) fail(path, "opening", errno);
   return descriptor;
 }
@@ -154,7 +179,7 @@ std::pair<fs::path, int> open_sibling(const fs::path& path) {
     const std::string name = join_text(".", path.filename().string(), ".tmp-", ::getpid(), "-", counter.fetch_add(1));
     const fs::path sibling = directory_of(path) / name;
     const int descriptor =
-        retried([&] { return ::open(sibling.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode); });
+        opened_by([&] { return ::open(sibling.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode); });
     if (descriptor >= 0) return {sibling, descriptor};
     if (errno != EEXIST) fail(sibling, "creating", errno);
   }
@@ -222,7 +247,7 @@ void write_file_synced(const fs::path& path, std::span<const std::byte> bytes) {
 void write_file_synced(const fs::path& path, std::string_view text) { write_file_synced(path, bytes_of(text)); }
 
 void sync_directory(const fs::path& directory) {
-  Descriptor opened(retried([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  Descriptor opened(opened_by([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (opened.get() < 0) fail(directory, "opening the directory", errno);
   // Some network file systems answer EINVAL: their directories are durable without it.
   if (retried([&] { return ::fsync(opened.get()); }) == -1 && errno != EINVAL) {
@@ -250,8 +275,11 @@ std::uint64_t size_of_file(const fs::path& path) {
 
 std::vector<std::string> list_directory(const fs::path& directory) {
   // Not by std::filesystem, whose iterators end the process where memory runs out.
-  const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(directory.c_str()), ::closedir);
+  Descriptor descriptor(opened_by([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (descriptor.get() < 0) fail(directory, "reading the directory", errno);
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(::fdopendir(descriptor.get()), ::closedir);
   if (opened == nullptr) fail(directory, "reading the directory", errno);
+  static_cast<void>(descriptor.release());
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* const entry = ::readdir(opened.get())) {
@@ -290,7 +318,7 @@ void make_directories(const fs::path& directory) {
 FileWriter::FileWriter(fs::path path, Mode mode) : path_(std::move(path)) {
   const int flags =
       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (mode == Mode::truncate ? O_TRUNC : 0);
-  Descriptor file(retried([&] { return ::open(path_.c_str(), flags, file_mode); }));
+  Descriptor file(opened_by([&] { return ::open(path_.c_str(), flags, file_mode); }));
   if (file.get() < 0) fail(path_, "opening for writing", errno);
   size_ = regular_size(file.get(), path_);
   descriptor_ = file.release();
@@ -368,6 +396,11 @@ void FileReader::read(std::uint64_t offset, std::span<std::byte> target) const {
     offset += static_cast<std::uint64_t>(got);
     target = target.subspan(static_cast<std::size_t>(got));
   }
+}
+
+void FileReader::read_ahead(std::uint64_t offset, std::uint64_t bytes) const {
+  [[maybe_unused]] const int refused =
+      ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
 }
 
 }  // namespace hearth

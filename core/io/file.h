@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files as the rest of the library uses them: read whole, read by position, appended to, or replaced so that after a
 // crash the name leads to the old bytes or to the new ones, never to a mixture. What is read is a regular file; pipes,
-// devices and directories are refused without opening them, so that no name can block or never end.
+// devices and directories are refused without opening them, so that no name can block or never end. A process that
+// comes near its limit of open files raises it to the hard one (`ulimit -Hn`).
 #pragma once
 
 #include <cstddef>
@@ -112,6 +113,9 @@ class HEARTH_API FileReader {
 
   /// Fills `target` with the bytes from `offset` on. FileError, naming the offset, if they cannot all be read.
   void read(std::uint64_t offset, std::span<std::byte> target) const;
+  /// Has the system read these bytes to its memory, and does not wait for them. A courtesy: nothing but time is lost
+  /// where it does not.
+  void read_ahead(std::uint64_t offset, std::uint64_t bytes) const;
   /// Bytes of the file when it was opened.
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }

@@ -66,6 +66,8 @@ class HEARTH_API RecordFile {
   /// not fit its checksum, is no longer there, or is larger than a record may be; OutOfMemory if it is larger than the
   /// memory that is free.
   void read(std::int64_t record, std::vector<std::uint8_t>& content) const;
+  /// Says that the record is read soon.
+  void read_ahead(std::int64_t record) const { file_->read_ahead(offset(record), bytes(record)); }
   /// Adds the header to `digest`, and with it the checksum of every record.
   void identify(Sha256& digest) const;
 

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/formats/read_ahead.h"
 #include "data/formats/record_file.h"
 #include "data/source_bytes.h"
 
@@ -36,7 +35,6 @@ class RecordImages : public ImageDataset {
     shape_ = {extent(0), extent(1), extent(2)};
     for (const Json& file : split.at("files").items()) {
       RecordFile opened = open(file, digest);
-      ahead_.emplace_back(file_beside(folder_, file.at("name").as_string()));
       starts_.push_back(size_);
       size_ += opened.size();
       files_.push_back(std::move(opened));
@@ -69,7 +67,7 @@ class RecordImages : public ImageDataset {
   void read_ahead(std::span<const std::int64_t> indices) const override {
     for (const std::int64_t index : indices) {
       const auto [file, record] = locate(index);
-      ahead_[static_cast<std::size_t>(file - files_.data())].ask(file->offset(record), file->bytes(record));
+      file->read_ahead(record);
     }
   }
   bool encoded(std::int64_t index, std::vector<std::uint8_t>& bytes) const override {
@@ -185,7 +183,6 @@ class RecordImages : public ImageDataset {
   ImageShape shape_;
   std::vector<std::string> names_;
   std::vector<RecordFile> files_;
-  std::vector<ReadAhead> ahead_;      // of each file
   std::vector<std::int64_t> starts_;  // the number of each file's first sample
   std::int64_t size_ = 0;
   std::vector<std::int32_t> labels_;

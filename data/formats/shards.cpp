@@ -12,7 +12,6 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/formats/read_ahead.h"
 #include "data/order.h"
 #include "data/prepare.h"
 
@@ -21,25 +20,19 @@ namespace {
 
 constexpr std::int64_t most_classes = 1'000'000;
 
-struct Shard {
-  explicit Shard(const std::string& path) : file(open_source(path)), ahead(path) {}
-  SourceFilePointer file;
-  ReadAhead ahead;
-};
-
 /// A split's shards, as looking at them found them.
 struct Scanned {
-  std::vector<Shard> shards;
+  std::vector<SourceFilePointer> shards;
   std::vector<std::vector<FoundSample>> samples;  // of each shard
 };
 
 Scanned scan_all(const std::vector<std::string>& paths, const ShardKind& kind) {
   Scanned scanned;
-  for (const std::string& path : paths) scanned.shards.emplace_back(path);
+  for (const std::string& path : paths) scanned.shards.push_back(open_source(path));
   scanned.samples.resize(paths.size());
   cpu::parallel_chunks(static_cast<std::int64_t>(paths.size()), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
-    scanned.samples[at] = kind.scan(*scanned.shards[at].file);
+    scanned.samples[at] = kind.scan(*scanned.shards[at]);
   });
   return scanned;
 }
@@ -109,7 +102,7 @@ class ShardImages : public ImageDataset {
       starts_.push_back(size());
       for (FoundSample& found : scanned.samples[shard]) {
         const std::optional<std::int32_t> label = labels.of(found.label);
-        HEARTH_CHECK(DataError, label.has_value(), shards_[shard].file->name(), ": ", found.name, " at offset ",
+        HEARTH_CHECK(DataError, label.has_value(), shards_[shard]->name(), ": ", found.name, " at offset ",
                      found.offset, ": the label \"", found.label, "\" is none of the ", common_->classes.size(),
                      " classes");
         samples_.push_back({found.offset, found.bytes, found.checksum, *label});
@@ -165,7 +158,7 @@ class ShardImages : public ImageDataset {
   void read_ahead(std::span<const std::int64_t> indices) const override {
     for (const std::int64_t index : indices) {
       const Stored& sample = at(index);
-      shards_[shard_of(index)].ahead.ask(sample.offset, sample.bytes);
+      shards_[shard_of(index)]->read_ahead(sample.offset, sample.bytes);
     }
   }
 
@@ -194,18 +187,18 @@ class ShardImages : public ImageDataset {
     const Stored& sample = at(index);
     const std::size_t shard = shard_of(index);
     const std::string name = sample_name(index);
-    return join_text(shards_[shard].file->name(), ": record ", index - starts_[shard],
-                     name.empty() ? "" : " (" + name + ")", " at offset ", sample.offset);
+    return join_text(shards_[shard]->name(), ": record ", index - starts_[shard], name.empty() ? "" : " (" + name + ")",
+                     " at offset ", sample.offset);
   }
   std::span<const std::uint8_t> encoded_in(std::int64_t index, const std::string& where,
                                            std::vector<std::uint8_t>& content) const {
     const Stored& sample = at(index);
-    return kind_->read(*shards_[shard_of(index)].file, sample.offset, sample.bytes, sample.checksum, where, content);
+    return kind_->read(*shards_[shard_of(index)], sample.offset, sample.bytes, sample.checksum, where, content);
   }
 
   std::shared_ptr<const ShardKind> kind_;
   std::shared_ptr<const Common> common_;
-  std::vector<Shard> shards_;
+  std::vector<SourceFilePointer> shards_;
   std::vector<std::int64_t> starts_;  // the number of each shard's first sample, and the end
   std::vector<Stored> samples_;
   std::vector<std::string> names_;  // none, or one a sample

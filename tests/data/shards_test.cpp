@@ -10,6 +10,7 @@
 
 #include "core/build.h"
 #include "core/error.h"
+#include "core/io/file.h"
 #include "data/pack_records.h"
 #include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"
@@ -73,6 +74,28 @@ struct PackedShardsTest : testing::Test {
     return all;
   }
 };
+
+TEST_F(PackedShardsTest, EveryFileIsOpenOnce) {
+  const DataSplits from_folder = folder_data();
+  const auto open_files_of = [](const std::string& path) {
+    std::int64_t count = 0;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      count += fs::read_symlink(entry.path(), gone).string().starts_with(path + "/") ? 1 : 0;
+    }
+    return count;
+  };
+  for (const PackFormat format : {PackFormat::records, PackFormat::webdataset, PackFormat::tfrecord}) {
+    const std::string path = packed(from_folder, format);
+    std::int64_t files = 0;
+    for (const std::string& name : list_directory(path))
+      files += name.find(".json") == name.npos && name.find("index") == name.npos ? 1 : 0;
+    const DataSplits data = data_of(name_of(format), path);
+    (void)batches(data);
+    EXPECT_GE(files, 8) << name_of(format);
+    EXPECT_EQ(open_files_of(fs::canonical(path)), files) << name_of(format);
+  }
+}
 
 TEST_F(PackedShardsTest, BatchesHaveTheBitsOfTheFolder) {
   const DataSplits from_folder = folder_data();

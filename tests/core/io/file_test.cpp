@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "tests/support/error_message.h"
@@ -40,6 +43,46 @@ class FileSizeLimit {
   rlimit before_{};
   void (*previous_)(int);
 };
+
+/// Of a process of its own: opens files until there are `wanted`, where the soft limit is 100 and the hard one `hard`.
+[[noreturn]] void open_many(const std::string& path, int wanted, rlim_t hard) {
+  const rlimit limit{100, hard};
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  std::vector<FileReader> files;
+  try {
+    while (static_cast<int>(files.size()) < wanted) files.emplace_back(path);
+    static_cast<void>(list_directory(std::filesystem::path(path).parent_path()));
+    rlimit now{};
+    ::getrlimit(RLIMIT_NOFILE, &now);
+    std::fprintf(stderr, "all are open, limit %d", static_cast<int>(now.rlim_cur));
+  } catch (const FileError& error) {
+    std::fprintf(stderr, "%s", error.what());
+  }
+  std::_Exit(0);
+}
+
+TEST(File, TheLimitOfOpenFilesIsRaisedAsFarAsItMayBe) {
+  const TempDir directory;
+  write_file_synced(directory / "f", std::string("x"));
+  const std::string path = directory / "f";
+  const auto ended = testing::ExitedWithCode(0);
+  EXPECT_EXIT(open_many(path, 10, 300), ended, "all are open, limit 100") << "as long as that is far enough away";
+  EXPECT_EXIT(open_many(path, 60, 300), ended, "all are open, limit 300") << "others open files too";
+  EXPECT_EXIT(open_many(path, 200, 300), ended, "all are open, limit 300");
+  EXPECT_EXIT(open_many(path, 400, 300), ended,
+              "/f: opening failed: .*: this process may have 300 open at once; raise that limit .ulimit -n.");
+}
+
+TEST(File, ReadingAheadChangesNothing) {
+  const TempDir directory;
+  write_file_synced(directory / "f", std::string("0123456789"));
+  const FileReader file(directory / "f");
+  file.read_ahead(2, 3);
+  file.read_ahead(100, 1000);
+  std::byte two[2];
+  file.read(3, two);
+  EXPECT_EQ(two[0], std::byte{'3'});
+}
 
 TEST(File, WritesAndReadsBack) {
   const TempDir directory;
