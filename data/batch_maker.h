@@ -15,11 +15,16 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "data/sample_dataset.h"
 
 namespace hearth::data {
 
 /// What one thread keeps from sample to sample: memory, and what it is at.
 struct Workspace {
+  /// Nothing at the first attempt at a batch. One that met a bad sample is followed by another at the same batch, with
+  /// another sample in its place: this many of its first rows are as they were then, and need not be read again.
+  std::optional<std::int64_t> kept{};
+  std::vector<TensorSample> samples{};  ///< of those rows, where they are no images
   Image decoded{};
   Region region{};
   Image image{};
@@ -55,7 +60,8 @@ class BatchMaker {
   /// Tokens of a sample; 0 where all samples take equally long.
   virtual std::int64_t length_of(std::int64_t) const { return 0; }
   /// Makes the tensors of a batch whose samples, at least one, epoch and index are set; false once `cancelled()`, which
-  /// is asked now and then. The clock, which is at Stage::assemble, is told of each sample and stage.
+  /// is asked now and then. The clock, which is at Stage::assemble, is told of each sample and stage. Of an attempt
+  /// that follows another one (Workspace::kept) the batch has the tensors that were there when that one ended.
   virtual bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const = 0;
 };
 

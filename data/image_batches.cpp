@@ -30,18 +30,12 @@ class ImageBatches : public OrderedBatches {
   bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
     const std::int64_t count = batch.size();
     const auto epoch = static_cast<std::uint64_t>(batch.epoch);
-    const ImageShape shape = transforms_.output_shape();
-    const Tensor images = Tensor::empty({count, shape.height, shape.width, shape.channels}, options().dtype);
-    const Tensor labels = Tensor::empty({count}, DType::i64);
-    batch.set("images", images);
-    batch.set("labels", labels);
     const bool pixels = options().dtype == DType::u8;
-    Tensor erased;
-    if (pixels && transforms_.erases()) batch.set("erased", erased = Tensor::empty({count, 4}, DType::i32));
-    dataset_.read_ahead(batch.samples);
+    if (!space.kept) begin(batch, pixels);
+    const Tensor images = batch["images"], labels = batch["labels"], erased = batch.find("erased");
     std::byte* target = images.bytes();
     const std::size_t stride = images.byte_size() / static_cast<std::size_t>(count);
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = space.kept.value_or(0); i < count; ++i) {
       if (cancelled()) return false;
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(i)];
       space.clock.at(Stage::read, sample);
@@ -75,6 +69,16 @@ class ImageBatches : public OrderedBatches {
   }
 
  private:
+  /// Sets tensors without values, and asks for the samples.
+  void begin(Batch& batch, bool pixels) const {
+    const std::int64_t count = batch.size();
+    const ImageShape shape = transforms_.output_shape();
+    batch.set("images", Tensor::empty({count, shape.height, shape.width, shape.channels}, options().dtype));
+    batch.set("labels", Tensor::empty({count}, DType::i64));
+    if (pixels && transforms_.erases()) batch.set("erased", Tensor::empty({count, 4}, DType::i32));
+    dataset_.read_ahead(batch.samples);
+  }
+
   /// Which sample stands in for a bad one says the loader, where it keeps a list of them, and else the dataset.
   std::int64_t read(std::int64_t sample, const ChooseSizing& choose, Workspace& space) const {
     if (!options().quarantine) return dataset_.read_region(sample, choose, space.decoded, space.region);

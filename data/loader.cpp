@@ -15,7 +15,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <thread>
 
@@ -26,6 +25,7 @@
 #include "data/batch_maker.h"
 #include "data/prefetch_depth.h"
 #include "data/quarantine.h"
+#include "data/sample_runs.h"
 #include "data/signal.h"
 #include "data/stuck_watch.h"
 #include "data/text/token_set.h"
@@ -200,7 +200,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   struct Slot {
     bool filled = false;
     Batch batch;
-    std::set<std::int64_t> passed;  // bad samples that it passed over
+    SampleRuns passed;  // bad samples that it passed over
     std::exception_ptr fault;
   };
   /// Its lifetime is waiting.
@@ -389,22 +389,30 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   }
 
   /// Fills a batch; for each bad sample the next one that can be read stands in. Which these are depends on the data
-  /// alone, not on what other threads have found so far.
+  /// alone, not on what other threads have found so far. Rows before the bad one are not read again.
   void fill_with_readable(Workspace& space, const std::function<bool()>& cancelled, Slot& made) const {
-    const Batch plan = made.batch;
+    const std::vector<std::int64_t> planned = made.batch.samples;
+    std::vector<std::int64_t> tried;
+    space.kept.reset();
     while (true) {
-      made.batch = plan;
+      std::vector<std::int64_t> samples = planned;
       made.passed.clear();
-      for (std::int64_t& sample : made.batch.samples) sample = options.quarantine->stand_in(sample, made.passed);
-      const std::vector<std::int64_t> tried = made.batch.samples;
+      for (std::int64_t& sample : samples) sample = options.quarantine->stand_in(sample, made.passed);
+      // Another thread may have found another one of them.
+      if (space.kept)
+        space.kept =
+            std::mismatch(samples.begin(), samples.begin() + *space.kept, tried.begin()).first - samples.begin();
+      made.batch.samples = tried = std::move(samples);
       try {
         maker_->fill(made.batch, space, cancelled);
         return;
       } catch (const Error& error) {
         // The clock tells which sample it was.
         const std::int64_t sample = space.clock.activity().sample;
-        if (!is_bad_sample(error) || std::find(tried.begin(), tried.end(), sample) == tried.end()) throw;
+        const auto row = std::find(tried.begin(), tried.end(), sample);
+        if (!is_bad_sample(error) || row == tried.end()) throw;
         options.quarantine->find(sample, error.what());
+        space.kept = row - tried.begin();
       }
     }
   }

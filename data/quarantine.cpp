@@ -11,7 +11,7 @@
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t most_listed = 5;
+constexpr std::int64_t most_listed = 5;
 
 std::size_t byte_of(std::int64_t sample) { return static_cast<std::size_t>(sample) / 8; }
 std::uint8_t bit_of(std::int64_t sample) { return static_cast<std::uint8_t>(1u << (sample % 8)); }
@@ -39,14 +39,17 @@ bool Quarantine::holds(std::int64_t sample) const {
   return (found_[byte_of(sample)].load(std::memory_order_relaxed) & bit_of(sample)) != 0;
 }
 
-std::int64_t Quarantine::stand_in(std::int64_t sample, std::set<std::int64_t>& passed) const {
-  for (std::int64_t tries = 0; tries < size_; ++tries) {
-    const std::int64_t candidate = (sample + tries) % size_;
-    if (!holds(candidate)) return candidate;
-    passed.insert(candidate);
-    if (static_cast<std::int64_t>(passed.size()) <= limit_) continue;
-    throw DataError(join_text(source_, ": more than the ", limit_, " samples of the ", split_,
-                              " split that may be bad are: ", list_of(passed)));
+std::int64_t Quarantine::stand_in(std::int64_t sample, SampleRuns& passed) const {
+  if (!holds(sample)) return sample;
+  const std::lock_guard lock(mutex_);
+  for (std::int64_t left = size_, at = sample; left > 0; at %= size_) {
+    const std::int64_t end = std::min(bad_.end_of(at), at + left);
+    if (end == at) return at;
+    passed.add(at, end, limit_ + 1 - passed.size());
+    HEARTH_CHECK(DataError, passed.size() <= limit_, source_, ": more than the ", limit_, " samples of the ", split_,
+                 " split that may be bad are: ", list_of(passed));
+    left -= end - at;
+    at = end;
   }
   throw DataError(
       join_text(source_, ": none of the ", size_, " samples of the ", split_, " split can be read: ", list_of(passed)));
@@ -56,19 +59,22 @@ void Quarantine::find(std::int64_t sample, const std::string& fault) {
   HEARTH_CHECK(IndexError, sample >= 0 && sample < size_, source_, ": bad sample ", sample, " of ", size_);
   const std::lock_guard lock(mutex_);
   faults_.emplace(sample, fault);
+  bad_.add(sample, sample + 1);
   found_[byte_of(sample)].fetch_or(bit_of(sample), std::memory_order_relaxed);
 }
 
 void Quarantine::deliver_one(std::int64_t sample) {
-  if (!delivered_.insert(sample).second) return;
+  if (delivered_.holds(sample)) return;
+  delivered_.add(sample, sample + 1);
   bits_.data<std::uint8_t>()[byte_of(sample)] |= bit_of(sample);
   new_.push_back(sample);
 }
 
-void Quarantine::deliver(const std::set<std::int64_t>& passed) {
+void Quarantine::deliver(const SampleRuns& passed) {
   if (passed.empty()) return;
   const std::lock_guard lock(mutex_);
-  for (const std::int64_t sample : passed) deliver_one(sample);
+  for (const auto& [begin, end] : passed.runs())
+    for (std::int64_t sample = begin; (sample = delivered_.end_of(sample)) < end;) deliver_one(sample);
   require_limit();
 }
 
@@ -80,36 +86,38 @@ void Quarantine::deliver(std::span<const Entry> entries) {
 }
 
 void Quarantine::require_limit() const {
-  HEARTH_CHECK(DataError, static_cast<std::int64_t>(delivered_.size()) <= limit_, source_, ": ", delivered_.size(),
-               " samples of the ", split_, " split are bad, and ", limit_, " of ", size_,
+  HEARTH_CHECK(DataError, delivered_.size() <= limit_, source_, ": ", delivered_.size(), " samples of the ", split_,
+               " split are bad, and ", limit_, " of ", size_,
                " may be (data.bad_samples.budget): ", list_of(delivered_));
 }
 
-std::string Quarantine::list_of(const std::set<std::int64_t>& samples) const {
+std::string Quarantine::list_of(const SampleRuns& samples) const {
   std::string text;
-  std::size_t listed = 0;
-  for (const std::int64_t sample : samples) {
-    if (++listed > most_listed) return text + join_text("; and ", samples.size() - most_listed, " more");
-    const auto fault = faults_.find(sample);
-    text += join_text(listed > 1 ? "; " : "", "sample ", sample,
-                      fault == faults_.end() || fault->second.empty() ? "" : " (" + fault->second + ")");
-  }
+  std::int64_t listed = 0;
+  for (const auto& [begin, end] : samples.runs())
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+      if (++listed > most_listed) return text + join_text("; and ", samples.size() - most_listed, " more");
+      const auto fault = faults_.find(sample);
+      text += join_text(listed > 1 ? "; " : "", "sample ", sample,
+                        fault == faults_.end() || fault->second.empty() ? "" : " (" + fault->second + ")");
+    }
   return text;
 }
 
 std::vector<Quarantine::Entry> Quarantine::delivered() const {
   const std::lock_guard lock(mutex_);
   std::vector<Entry> entries;
-  for (const std::int64_t sample : delivered_) {
-    const auto fault = faults_.find(sample);
-    entries.push_back({sample, fault != faults_.end() ? fault->second : std::string()});
-  }
+  for (const auto& [begin, end] : delivered_.runs())
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+      const auto fault = faults_.find(sample);
+      entries.push_back({sample, fault != faults_.end() ? fault->second : std::string()});
+    }
   return entries;
 }
 
 std::int64_t Quarantine::count() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::int64_t>(delivered_.size());
+  return delivered_.size();
 }
 
 std::vector<Quarantine::Entry> Quarantine::take_new() {
@@ -127,13 +135,15 @@ void Quarantine::after_load(std::span<const Entry> known) {
   std::map<std::int64_t, std::string> faults;
   for (const Entry& entry : known) faults[entry.sample] = entry.fault;
   faults_.clear();
+  bad_.clear();
   delivered_.clear();
   new_.clear();
   const std::uint8_t* const bits = bits_.data<const std::uint8_t>();
   for (std::size_t i = 0; i < found_.size(); ++i) found_[i].store(bits[i], std::memory_order_relaxed);
   for (std::int64_t sample = 0; sample < size_; ++sample) {
     if (!holds(sample)) continue;
-    delivered_.insert(sample);
+    bad_.add(sample, sample + 1);
+    delivered_.add(sample, sample + 1);
     faults_[sample] = faults[sample];
   }
 }

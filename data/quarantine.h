@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "core/error.h"
 #include "core/export.h"
 #include "core/tensor.h"
+#include "data/sample_runs.h"
 
 namespace hearth {
 class State;
@@ -55,13 +55,14 @@ class HEARTH_API Quarantine {
   /// Whether the sample is known to be bad. Locks nothing.
   bool holds(std::int64_t sample) const;
   /// The sample, or where it is bad the next one that is not known to be, around the end. Those in between are added to
-  /// `passed`. DataError if none is left, or if `passed` alone are more than may be bad.
-  std::int64_t stand_in(std::int64_t sample, std::set<std::int64_t>& passed) const;
+  /// `passed`. DataError if none is left, or if `passed` alone are more than may be bad. Takes no longer for a long run
+  /// of bad samples than for one.
+  std::int64_t stand_in(std::int64_t sample, SampleRuns& passed) const;
   /// From now on the sample is known to be bad.
   void find(std::int64_t sample, const std::string& fault);
   /// A batch that passed over these samples is handed out. DataError, naming the first samples, if more are bad than
   /// may be.
-  void deliver(const std::set<std::int64_t>& passed);
+  void deliver(const SampleRuns& passed);
   /// Takes in what other processes were handed out, or an earlier one. DataError as of deliver().
   void deliver(std::span<const Entry> entries);
 
@@ -81,7 +82,7 @@ class HEARTH_API Quarantine {
  private:
   void deliver_one(std::int64_t sample);
   void require_limit() const;
-  std::string list_of(const std::set<std::int64_t>& samples) const;
+  std::string list_of(const SampleRuns& samples) const;
 
   std::string split_;
   std::string source_;
@@ -90,7 +91,8 @@ class HEARTH_API Quarantine {
   std::vector<std::atomic<std::uint8_t>> found_;  // a bit a sample
   mutable std::mutex mutex_;                      // of what follows
   std::map<std::int64_t, std::string> faults_;
-  std::set<std::int64_t> delivered_;
+  SampleRuns bad_;  // as found_ has them
+  SampleRuns delivered_;
   std::vector<std::int64_t> new_;
   Tensor bits_;  // of delivered_, u8
 };

@@ -18,8 +18,9 @@ class SampleBatches : public OrderedBatches {
       : OrderedBatches(dataset.size(), options, dataset.source(), "samples"), dataset_(dataset) {}
 
   bool fill(Batch& batch, Workspace& space, const std::function<bool()>& cancelled) const override {
-    std::vector<TensorSample> samples;
-    for (const std::int64_t sample : batch.samples) {
+    std::vector<TensorSample>& samples = space.samples;
+    samples.resize(static_cast<std::size_t>(space.kept.value_or(0)));
+    for (const std::int64_t sample : std::span(batch.samples).subspan(samples.size())) {
       if (cancelled()) return false;
       space.clock.at(Stage::read, sample);
       Random random = random_of(options().seed, Purpose::augment, static_cast<std::uint64_t>(batch.epoch),
@@ -28,6 +29,7 @@ class SampleBatches : public OrderedBatches {
     }
     space.clock.at(Stage::assemble);
     Batch made = dataset_.collate(samples);
+    samples.clear();
     made.samples = std::move(batch.samples);
     made.epoch = batch.epoch, made.index = batch.index;
     batch = std::move(made);

@@ -13,7 +13,7 @@ namespace {
 
 using test::contains;
 using test::error_message;
-using Samples = std::set<std::int64_t>;
+using Samples = SampleRuns;
 
 TEST(QuarantineTest, TheNextSampleStandsIn) {
   Quarantine bad("train", "somewhere", 10, 10);
@@ -35,6 +35,20 @@ TEST(QuarantineTest, TheNextSampleStandsIn) {
   EXPECT_THROW(bad.find(10, ""), IndexError);
 }
 
+TEST(QuarantineTest, LongRunsAreOneStep) {
+  constexpr std::int64_t size = 100'000;
+  Quarantine bad("train", "somewhere", size, size);
+  for (std::int64_t sample = 10'000; sample < 90'000; ++sample) bad.find(sample, "");
+  // Sample by sample these would be 3,200,000,000 steps.
+  for (std::int64_t sample = 10'000; sample < 90'000; ++sample) {
+    Samples passed;
+    ASSERT_EQ(bad.stand_in(sample, passed), 90'000);
+    ASSERT_EQ(passed.size(), 90'000 - sample);
+    if (sample % 1000 == 0) bad.deliver(passed);
+  }
+  EXPECT_EQ(bad.count(), 80'000);
+}
+
 TEST(QuarantineTest, OverTheBudgetTheFirstAreNamed) {
   Quarantine bad("train", "somewhere", 100, 6);
   for (std::int64_t sample = 20; sample < 40; ++sample) bad.find(sample, join_text("a.png is broken in ", sample));
@@ -44,6 +58,8 @@ TEST(QuarantineTest, OverTheBudgetTheFirstAreNamed) {
   EXPECT_TRUE(contains(message, "7 samples of the train split are bad, and 6 of 100 may be"));
   EXPECT_TRUE(contains(message, "sample 20 (a.png is broken in 20); sample 21"));
   EXPECT_TRUE(contains(message, "; and 2 more"));
+  Samples some{20, 22};
+  EXPECT_TRUE(contains(error_message<DataError>([&] { bad.stand_in(20, some); }), "; and 2 more")) << "one too many";
   // A split of which nothing can be read is not read to its end.
   Samples passed;
   EXPECT_TRUE(contains(error_message<DataError>([&] { bad.stand_in(20, passed); }), "more than the 6 samples"));
