@@ -2,30 +2,18 @@
 #include "ops/pointwise/compare.h"
 
 #include <array>
-#include <cmath>
 
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
 #include "ops/reduce/broadcast_sum.h"
+#include "ops/written_value.h"
 
 namespace hearth {
 namespace {
 
 using kernels::Comparison;
 using kernels::Operand;
-
-/// UsageError unless the number is a value of the tensor's integer type; floating types take any.
-void require_value(const char* op, const Tensor& x, double number) {
-  if (is_floating(x.dtype())) return;
-  const double low = x.dtype() == DType::i32 ? -0x1p31 : x.dtype() == DType::i64 ? -0x1p63 : 0.0;
-  const double end = x.dtype() == DType::i32   ? 0x1p31
-                     : x.dtype() == DType::i64 ? 0x1p63
-                     : x.dtype() == DType::u8  ? 256.0
-                                               : 2.0;
-  HEARTH_CHECK(UsageError, number >= low && number < end && std::trunc(number) == number, op, ": the number ", number,
-               " is not a value of ", x.dtype(), "; convert the tensor to a floating type first");
-}
 
 Tensor compared(const char* op, Comparison comparison, const Tensor& a, const Tensor& b) {
   require_same_kind(op, "a", a, "b", b);

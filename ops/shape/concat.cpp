@@ -6,6 +6,7 @@
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
+#include "ops/written_value.h"
 
 namespace hearth {
 namespace {
@@ -100,6 +101,7 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
 
 Tensor pad(const Tensor& x, const std::vector<PadWidth>& widths, double value) {
   require_defined("pad", "x", x);
+  require_value("pad", x, value);
   HEARTH_CHECK(ShapeError, widths.size() == static_cast<std::size_t>(x.rank()), "pad: ", widths.size(),
                " widths for shape ", x.shape(), "; give one {before, after} for each of its ", x.rank(), " axes");
   std::array<std::int64_t, Shape::max_rank> extents{};

@@ -21,8 +21,8 @@ struct PadWidth {
   std::int64_t after = 0;
 };
 
-/// x surrounded by `value`; widths[i] belongs to axis i. Any element type.
-/// ShapeError unless there is one width an axis and all are at least 0.
+/// x surrounded by `value`; widths[i] belongs to axis i. Any element type. UsageError for a value that it does not
+/// have. ShapeError unless there is one width an axis and all are at least 0.
 HEARTH_API Tensor pad(const Tensor& x, const std::vector<PadWidth>& widths, double value = 0);
 
 namespace kernels {

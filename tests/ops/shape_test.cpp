@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views, joining and padding: places by index arithmetic, gradients, shared storage, refusals.
 #include <functional>
+#include <limits>
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
@@ -215,6 +216,19 @@ TEST(ShapesRefusal, ConcatAndPad) {
   refuses<ShapeError>("pad", [&] { return pad(x, {{huge, 0}, {0, 0}}); });
   refuses<ShapeError>("pad", [&] { return pad(x, {{std::int64_t{1} << 40, 0}, {std::int64_t{1} << 40, 0}}); });
   refuses<UsageError>("pad", [&] { return pad(Tensor(), {}); });
+}
+
+TEST(ShapesRefusal, PadByWhatTheTypeDoesNotHold) {
+  const auto padded = [](DType dtype, double value) { return pad(Tensor::zeros({1}, dtype), {{0, 1}}, value); };
+  refuses<UsageError>("pad", [&] { return padded(DType::i32, 1.5); });
+  refuses<UsageError>("pad", [&] { return padded(DType::i32, 0x1p31); });
+  refuses<UsageError>("pad", [&] { return padded(DType::u8, -1); });
+  refuses<UsageError>("pad", [&] { return padded(DType::u8, 256); });
+  refuses<UsageError>("pad", [&] { return padded(DType::boolean, 2); });
+  refuses<UsageError>("pad", [&] { return padded(DType::i64, std::numeric_limits<double>::quiet_NaN()); });
+  EXPECT_EQ(padded(DType::i32, -7).to_doubles(), (std::vector<double>{0, -7}));
+  EXPECT_EQ(padded(DType::u8, 255).to_doubles(), (std::vector<double>{0, 255}));
+  EXPECT_EQ(padded(DType::f16, 1.5).to_doubles(), (std::vector<double>{0, 1.5}));
 }
 
 }  // namespace
