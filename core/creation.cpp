@@ -115,15 +115,17 @@ Tensor tensor(std::initializer_list<NestedValues> values, DType dtype, Device de
 Tensor ones(const Shape& shape, DType dtype, Device device) { return Tensor::full(shape, 1, dtype, device); }
 
 Tensor arange(double begin, double end, double step, DType dtype, Device device) {
-  HEARTH_CHECK(UsageError,
-               std::isfinite(begin) && std::isfinite(end) && std::isfinite(step) && step != 0 &&
-                   (end - begin) / step >= 0 && (end - begin) / step < 0x1p53,
+  const double steps = (end - begin) / step;
+  HEARTH_CHECK(UsageError, std::isfinite(begin) && std::isfinite(end) && std::isfinite(step) && step != 0 && steps >= 0,
                "arange: from ", begin, " to ", end, " in steps of ", step,
-               "; the step leads from the one to the other");
-  const auto count = static_cast<std::int64_t>(std::ceil((end - begin) / step));
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = begin + static_cast<double>(i) * step;
-  return of_doubles({count}, values, dtype, device);
+               "; the step leads from the one to the other, and all are finite");
+  HEARTH_CHECK(UsageError, steps < 0x1p53, "arange: from ", begin, " to ", end, " in steps of ", step, " are ", steps,
+               " values; fewer than 2^53 fit, so take a larger step or nearer ends");
+  const auto count = static_cast<std::int64_t>(std::ceil(steps));
+  const Tensor values = Tensor::empty({count}, DType::f64);
+  double* const value = values.data<double>();
+  for (std::int64_t i = 0; i < count; ++i) value[i] = begin + static_cast<double>(i) * step;
+  return values.to(dtype).to(device);
 }
 
 Tensor linspace(double begin, double end, std::int64_t count, DType dtype, Device device) {

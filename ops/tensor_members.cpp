@@ -17,6 +17,7 @@
 #include "ops/shape/indexing.h"
 #include "ops/shape/split.h"
 #include "ops/shape/view.h"
+#include "ops/written_value.h"
 
 namespace hearth {
 
@@ -44,6 +45,9 @@ void detail::write_in_place(const char* what, const Tensor& to, const Tensor& va
                describe(to),
                " in place, which the tape does not record; make a new tensor (x = x + y, where(), concat()), or write "
                "within NoGrad where no gradient is meant");
+  HEARTH_CHECK(ShapeError, broadcasts_to(value.shape(), to.shape()), what, ": values of shape ", value.shape(),
+               " do not fit into ", describe(to),
+               ", which keeps its shape; make a new tensor (x = x + y), or write values that broadcast to it");
   to.copy_from(expand(value, to.shape()));
 }
 

@@ -16,4 +16,11 @@ void require_value(const char* op, const Tensor& x, double number) {
                " is not a value of ", x.dtype(), "; convert the tensor to a floating type first");
 }
 
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  const int lead = to.rank() - from.rank();
+  bool fits = lead >= 0;
+  for (int axis = 0; fits && axis < from.rank(); ++axis) fits = from[axis] == 1 || from[axis] == to[axis + lead];
+  return fits;
+}
+
 }  // namespace hearth

@@ -14,6 +14,8 @@ Tensor one_hot(const Tensor& labels, std::int64_t classes) {
   HEARTH_CHECK(DTypeError, labels.dtype() == DType::i64 || labels.dtype() == DType::i32, "one_hot: labels ",
                describe(labels), "; labels are i64 or i32");
   HEARTH_CHECK(ShapeError, classes >= 1, "one_hot: ", classes, " classes; there is at least 1");
+  HEARTH_CHECK(ShapeError, classes < std::int64_t{1} << 53, "one_hot: ", classes, " classes; fewer than 2^53 fit");
+  (void)checked_mul(checked_mul(labels.size(), classes, "one_hot: elements"), 8, "one_hot: byte count");
   const Tensor numbers = arange(0, static_cast<double>(classes), 1, DType::i64).to(labels.device());
   Tensor known = labels.to(DType::i64);
   if (labels.device() == Device{}) {

@@ -114,11 +114,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   require_defined("masked_fill", "x", x);
   require_mask("masked_fill", "mask", mask);
   require_value("masked_fill", x, value);
-  const int lead = x.rank() - mask.rank();
-  bool fits = lead >= 0;
-  for (int axis = 0; fits && axis < mask.rank(); ++axis)
-    fits = mask.shape()[axis] == 1 || mask.shape()[axis] == x.shape()[axis + lead];
-  HEARTH_CHECK(ShapeError, fits, "masked_fill: mask ", mask.shape(), " does not broadcast to x ", x.shape(),
+  HEARTH_CHECK(ShapeError, broadcasts_to(mask.shape(), x.shape()), "masked_fill: mask ", mask.shape(),
+               " does not broadcast to x ", x.shape(),
                "; aligned at the last axis, each of its extents must be x's or 1");
   return where(mask, value, x);
 }

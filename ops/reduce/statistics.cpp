@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "ops/argument.h"
 #include "ops/pointwise/binary.h"
 #include "ops/pointwise/cast.h"
 #include "ops/pointwise/compare.h"
@@ -20,6 +21,11 @@ void check_floating(const char* op, const Tensor& x) {
   HEARTH_CHECK(DTypeError, is_floating(x.dtype()), op, ": ", describe(x), "; x is floating");
 }
 
+/// ShapeError, naming the op and not those it is made of.
+void check_axes(const char* op, const Tensor& x, const std::vector<int>& axes) {
+  for (const int axis : axes) (void)require_axis(op, axis, x.shape());
+}
+
 /// 16-bit types in f32: their squares and sums would not fit.
 Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::f32) : x; }
 
@@ -27,7 +33,10 @@ Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::f
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, const VarianceOptions& options) {
   check_floating("var", x);
+  check_axes("var", x, axes);
   HEARTH_CHECK(ShapeError, std::isfinite(options.correction), "var: a correction of ", options.correction);
+  // 0 / 0; there is no mean.
+  if (x.size() == 0) return add(sum(x, axes, options.keep_dims), std::numeric_limits<double>::quiet_NaN());
   const Tensor values = wide(x), mean_of_x = mean(values, axes, true);
   const Tensor squares = sum(square(sub(values, mean_of_x)), axes, options.keep_dims);
   const double elements = mean_of_x.size() == 0 ? 0 : static_cast<double>(x.size() / mean_of_x.size());
@@ -36,6 +45,7 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, const VarianceOptions&
 
 Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
   check_floating("logsumexp", x);
+  check_axes("logsumexp", x, axes);
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (x.size() == 0) return add(sum(x, axes, keep_dims), -infinity);
   const Tensor values = wide(x), largest = max(values.detach(), axes, true);

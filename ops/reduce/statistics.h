@@ -14,8 +14,8 @@ struct VarianceOptions {
 };
 
 /// The variance over these axes: the sum of (x - mean)^2, over the number of elements less the correction. x floating.
-/// NaN where that is 0, infinity where it is below. 16-bit types are computed in f32. ShapeError for an axis out of
-/// range; DTypeError.
+/// Where that is 0 or below: NaN for a sum of 0, as over no elements, else infinity. 16-bit types are computed in f32.
+/// ShapeError for an axis out of range; DTypeError.
 HEARTH_API Tensor var(const Tensor& x, const std::vector<int>& axes = {}, const VarianceOptions& options = {});
 
 /// log(sum(exp(x))) over these axes, without overflow: infinities give what the limit is. x floating. The gradient is

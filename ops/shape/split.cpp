@@ -14,6 +14,8 @@ namespace {
 
 /// From 0 up, of a tensor of `rank` axes.
 int axis_of(const char* op, int axis, int rank, const Tensor& x) {
+  HEARTH_CHECK(ShapeError, rank > 0, op, ": axis ", axis, " of ", describe(x),
+               "; it has no axes, as it is a single number: unsqueeze() makes one");
   HEARTH_CHECK(ShapeError, axis >= -rank && axis < rank, op, ": axis ", axis, " of ", describe(x), "; axes are ", -rank,
                "..", rank - 1);
   return axis < 0 ? axis + rank : axis;

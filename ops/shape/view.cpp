@@ -4,6 +4,7 @@
 #include "autograd/record.h"
 #include "ops/argument.h"
 #include "ops/reduce/broadcast_sum.h"
+#include "ops/written_value.h"
 
 namespace hearth {
 namespace {
@@ -140,11 +141,7 @@ Tensor transpose(const Tensor& x, const std::vector<int>& permutation) {
 
 Tensor expand(const Tensor& x, const Shape& shape) {
   require_defined("expand", "x", x);
-  const int lead = shape.rank() - x.rank();
-  bool fits = lead >= 0;
-  for (int axis = 0; fits && axis < x.rank(); ++axis)
-    fits = x.shape()[axis] == 1 || x.shape()[axis] == shape[axis + lead];
-  HEARTH_CHECK(ShapeError, fits, "expand: shape ", x.shape(), " does not repeat to ", shape,
+  HEARTH_CHECK(ShapeError, broadcasts_to(x.shape(), shape), "expand: shape ", x.shape(), " does not repeat to ", shape,
                "; aligned at the last axis, each extent must be equal or 1");
   return record(Expand{shape}, x);
 }

@@ -50,6 +50,10 @@ TEST(Creation, Ranges) {
   EXPECT_THROW((void)arange(0, 1, -1), UsageError);
   EXPECT_THROW((void)arange(0, INFINITY), UsageError);
   EXPECT_THROW((void)arange(0, 1e300), UsageError);
+  const auto message = test::error_message<UsageError>([] { (void)arange(0, 1e18); });
+  EXPECT_PRED2(test::contains, message, "1e+18 values");
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([] { (void)arange(0, 1, -1); }), "leads from the one");
+  EXPECT_THROW((void)arange(0, 1e15), OutOfMemory);
   EXPECT_THROW((void)linspace(0, 1, 0), UsageError);
   EXPECT_THROW((void)eye(-1), ShapeError);
 }

@@ -103,5 +103,16 @@ TEST(TensorMembers, DifferentiateAndReadTheGradient) {
   EXPECT_EQ(x.grad().to_doubles(), (Values{2, 4, 0}));
 }
 
+TEST(InPlace, AnOperandThatIsLargerIsRefused) {
+  const Tensor x = tensor({1, 2, 3}), larger = ones({2, 3});
+  const std::string message = error_message<ShapeError>([&] { x += larger; });
+  EXPECT_PRED2(contains, message, "a += b: values of shape [2, 3] do not fit into f32 [3], which keeps its shape");
+  EXPECT_PRED2(contains, message, "make a new tensor");
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { x[{Slice(0, 2)}] = x; }), "x[i] = y: values of shape [3]");
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { x[0] = x; }), "x[i] = y: values of shape [3]");
+  x += ones({1});
+  EXPECT_EQ(x.to_doubles(), (Values{2, 3, 4}));
+}
+
 }  // namespace
 }  // namespace hearth::test

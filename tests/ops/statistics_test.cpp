@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/reduce/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -56,9 +57,27 @@ TEST(Statistics, AreThoseOfPyTorch) {
   EXPECT_NEAR(logsumexp(tensor({-infinity, 1}), {0}).item(), 1, 1e-6);
 }
 
+TEST(Statistics, VarianceOverNoElementsIsNaN) {
+  const Tensor none = Tensor::zeros({0, 3});
+  const auto is_nan = [](const Tensor& x) {
+    const Values values = x.to_doubles();
+    return !values.empty() && std::all_of(values.begin(), values.end(), [](double v) { return std::isnan(v); });
+  };
+  EXPECT_TRUE(is_nan(var(none, {0})));
+  EXPECT_TRUE(is_nan(var(none)));
+  EXPECT_TRUE(is_nan(var(none, {0}, {.correction = 0})));
+  EXPECT_TRUE(is_nan(var(none.to(DType::f16), {0})));
+  EXPECT_EQ(var(none, {0}).shape(), Shape{3});
+  EXPECT_EQ(var(none, {0}, {.keep_dims = true}).shape(), (Shape{1, 3}));
+  EXPECT_EQ(var(none, {1}).shape(), Shape{0});
+  EXPECT_EQ(var(none.to(DType::f16), {0}).dtype(), DType::f16);
+  EXPECT_TRUE(is_nan(var(tensor({2, 2}), {0}, {.correction = 2}))) << "0 / 0";
+}
+
 TEST(Statistics, RefuseWhatDoesNotFit) {
   const Tensor x = Tensor::zeros({2, 3}), whole = Tensor::zeros({2, 3}, DType::i64);
-  EXPECT_THROW((void)var(x, {2}), ShapeError);
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)var(x, {2}); }), "var: axis 2");
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)logsumexp(x, {2}); }), "logsumexp: axis 2");
   EXPECT_THROW((void)var(x, {0, 0}), ShapeError);
   EXPECT_THROW((void)var(whole), DTypeError);
   EXPECT_THROW((void)var(x, {}, {.correction = NAN}), ShapeError);
@@ -84,6 +103,9 @@ TEST(OneHot, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)one_hot(tensor({-1}).to(DType::i64), 2), IndexError);
   EXPECT_THROW((void)one_hot(labels, 0), ShapeError);
   EXPECT_THROW((void)one_hot(labels, -3), ShapeError);
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t classes : {largest, largest / 8, std::int64_t{1} << 53})
+    EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)one_hot(labels, classes); }), "one_hot: ");
   EXPECT_THROW((void)one_hot(tensor({1.0}), 3), DTypeError);
   EXPECT_THROW((void)one_hot(Tensor(), 3), UsageError);
 }
