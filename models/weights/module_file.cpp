@@ -31,7 +31,9 @@ void save(Module& module, const std::string& path) {
 }
 
 void load(Module& module, const std::string& path) {
-  const models::NameReport report = models::load_weights(tensors_of(module), models::read_weights(path));
+  models::WeightSet set = models::read_weights(path);
+  std::erase_if(set.weights, models::counts_batches);
+  const models::NameReport report = models::load_weights(tensors_of(module), set);
   HEARTH_CHECK(FileError, report.fits(), report.faults(path + ": "));
 }
 

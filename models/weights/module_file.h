@@ -14,9 +14,10 @@ class Module;
 /// parameters() and buffers(). The file is replaced whole or not at all. FileError.
 HEARTH_API void save(Module& module, const std::string& path);
 
-/// Reads them back, also from a file of torch.save() with the same names and layouts. Floating types are converted to
-/// the module's. FileError, with nothing changed, for a tensor that is missing, unexpected, of another shape or not
-/// finite; models::load_weights() has rules for weights that fit in part.
+/// Reads them back, also from a file of torch.save() with the same names and layouts; PyTorch's counters of batches,
+/// whose names end in ".num_batches_tracked", are ignored. Floating types are converted to the module's. FileError,
+/// with nothing changed, for a tensor that is missing, unexpected, of another shape or not finite;
+/// models::load_weights() has rules for weights that fit in part.
 HEARTH_API void load(Module& module, const std::string& path);
 
 }  // namespace hearth::nn

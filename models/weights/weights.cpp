@@ -18,17 +18,10 @@
 namespace hearth::models {
 namespace {
 
-/// How often PyTorch's batch norm moved its running statistics. With a fixed momentum nothing depends on it, and
-/// PyTorch loads weights without it. Of no interest to a reader of what was left out.
-bool counts_batches(const Weight& weight) {
-  return weight.name.ends_with(".num_batches_tracked") && weight.value.rank() == 0 &&
-         !is_floating(weight.value.dtype());
-}
-
 WeightSet from_torch(const WeightSet& theirs, NameReport& report) {
   WeightSet ours{{}, theirs.metadata};
   for (const Weight& weight : theirs.weights) {
-    if (counts_batches(weight)) continue;
+    if (counts_batches(weight)) continue;  // of no interest to a reader of what was left out
     if (is_position_index(weight, theirs))
       report.left_out.push_back(weight.name);
     else
@@ -141,6 +134,11 @@ WeightSet read_weights(const std::string& path) {
     result.weights.push_back({item.record->name, tensor});
   }
   return result;
+}
+
+bool counts_batches(const Weight& weight) {
+  return weight.name.ends_with(".num_batches_tracked") && weight.value.rank() == 0 &&
+         !is_floating(weight.value.dtype());
 }
 
 WeightSet to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {

@@ -72,6 +72,9 @@ struct HEARTH_API NameReport {
 /// A .safetensors file, an index of several, or a folder, as SafetensorsSet takes them; also a file of torch.save(), or
 /// the folder of a pytorch_model.bin (models/weights/torch_file.h). Checksums are compared. FileError.
 HEARTH_API WeightSet read_weights(const std::string& path);
+/// Whether it is PyTorch's count of how often a batch norm moved its running statistics ("bn.num_batches_tracked").
+/// With a fixed momentum nothing depends on it, and PyTorch loads weights without it.
+HEARTH_API bool counts_batches(const Weight& weight);
 /// The files that read_weights() reads.
 HEARTH_API std::vector<std::filesystem::path> weight_files(const std::string& path);
 

@@ -6,12 +6,14 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "core/creation.h"
+#include "core/io/safetensors.h"
 #include "models/nn/nn.h"
 #include "models/weights/module_file.h"
 #include "ops/ops.h"
@@ -209,6 +211,30 @@ TEST(ModuleFile, SaysWhatDoesNotFit) {
   std::ofstream(path) << "no weights";
   EXPECT_THROW(nn::load(unnamed, path), FileError);
   EXPECT_THROW(nn::save(net, (dir.path() / "absent" / "net.safetensors").string()), FileError);
+}
+
+TEST(ModuleFile, PyTorchsCountersOfBatchesAreLeftOut) {
+  const test::TempDir dir;
+  const std::string path = (dir.path() / "net.safetensors").string();
+  Net net(1), other(2);
+  std::vector<NamedTensor> named = net.parameters();
+  for (const NamedTensor& buffer : net.buffers()) named.push_back(buffer);
+  const auto write = [&](const std::string& name, const Tensor& value) {
+    std::vector<SafetensorsEntry> entries;
+    for (const NamedTensor& one : named)
+      entries.push_back(
+          {one.name, one.tensor->dtype(), one.tensor->shape(), {one.tensor->bytes(), one.tensor->byte_size()}});
+    entries.push_back({name, value.dtype(), value.shape(), {value.bytes(), value.byte_size()}});
+    write_safetensors(path, std::move(entries));
+  };
+  const Tensor count = Tensor::full({}, 7, DType::i64);
+  write("norm.num_batches_tracked", count);
+  nn::load(other, path);
+  EXPECT_EQ(other.in.weight.to_doubles(), net.in.weight.to_doubles());
+  for (const char* name : {"norm.num_batches", "num_batches_tracked", "norm.num_batches_tracked.more"}) {
+    write(name, count);
+    EXPECT_PRED2(test::contains, test::error_message<FileError>([&] { nn::load(other, path); }), name);
+  }
 }
 
 }  // namespace
