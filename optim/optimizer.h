@@ -52,8 +52,9 @@ class HEARTH_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates the values from the gradients with the learning rate lr(). Parameters without a contribution count as
-  /// having gradient zero. UsageError where the update would be lost or none of its gradients is new:
-  /// FlatParameters::begin_update(). Also while the averages of an Ema are in use, which it would train.
+  /// having gradient zero; gradients that were used before are used again. UsageError where the update would be lost or
+  /// no gradient has arrived since zero_grad(): FlatParameters::begin_update(). Also while the averages of an Ema are
+  /// in use, which it would train.
   void step() { step(lr()); }
   /// The same with this learning rate, from the gradients times `grad_scale` (the inverse of a loss scale). UsageError
   /// unless lr is finite and at least 0 and grad_scale is finite, and as above.
