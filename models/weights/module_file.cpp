@@ -23,6 +23,9 @@ void save(Module& module, const std::string& path) {
   std::vector<Tensor> on_host;
   std::vector<SafetensorsEntry> entries;
   for (const NamedTensor& named : tensors_of(module)) {
+    HEARTH_CHECK(UsageError, !named.uninitialized, path, ": nothing is saved: \"", named.name, "\" ",
+                 named.tensor->shape(),
+                 " was never initialized; call nn::initialize(model, seed), or load its weights first");
     const Tensor host = named.tensor->to(Device{}).contiguous();
     on_host.push_back(host);
     entries.push_back({named.name, host.dtype(), host.shape(), {host.bytes(), host.byte_size()}});

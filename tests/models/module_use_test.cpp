@@ -237,5 +237,18 @@ TEST(ModuleFile, PyTorchsCountersOfBatchesAreLeftOut) {
   }
 }
 
+TEST(ModuleFile, WeightsThatNobodyMadeAreNotSaved) {
+  const test::TempDir dir;
+  const std::string path = (dir.path() / "layer.safetensors").string();
+  nn::Linear layer(3, 4), loaded(3, 4);
+  const std::string message = test::error_message<UsageError>([&] { nn::save(layer, path); });
+  EXPECT_PRED2(test::contains, message, "\"weight\" [4, 3] was never initialized; call nn::initialize(model, seed)");
+  EXPECT_FALSE(std::filesystem::exists(path));
+  nn::initialize(layer, 1);
+  nn::save(layer, path);
+  nn::load(loaded, path);
+  EXPECT_NO_THROW(nn::save(loaded, path)) << "loaded weights are some";
+}
+
 }  // namespace
 }  // namespace hearth
