@@ -8,6 +8,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/op_observer.h"
 #include "autograd/record.h"
+#include "core/in_place.h"
 #include "core/profiler_spans.h"
 
 namespace hearth {
@@ -56,6 +57,25 @@ bool is_flat(const Tensor& tensor) {
 bool needs_grad(const Tensor& tensor) {
   return tensor.defined() && tensor.grad_state() != nullptr && !tensor.grad_state()->frozen;
 }
+
+namespace {
+
+/// What copy_from() and fill_() ask. Leaves are written: before the forward pass that is how they get their values, and
+/// after it backward() finds the write.
+void check_write(const char* what, const Tensor& to, const Tensor* source) {
+  if (!grad_on) return;
+  HEARTH_CHECK(UsageError, !needs_grad(to) || to.grad_state()->node == nullptr, what, ": writes into ", describe(to),
+               " in place, which the tape does not record; make a new tensor (x = x + y, where(), concat()), or write "
+               "within NoGrad where no gradient is meant");
+  HEARTH_CHECK(UsageError, source == nullptr || !needs_grad(*source), what, ": copies ",
+               source == nullptr ? std::string() : describe(*source),
+               ", which needs a gradient, and the tape does not record the copy; use the source itself, copy "
+               "source.detach(), or copy within NoGrad");
+}
+
+[[maybe_unused]] const bool installed = (detail::write_check = check_write, true);
+
+}  // namespace
 
 Tensor requires_grad(const Tensor& tensor) {
   HEARTH_CHECK(DTypeError, is_floating(tensor.dtype()), "requires_grad: a tensor of ", tensor.dtype(),

@@ -9,6 +9,7 @@
 #include "core/convert.h"
 #include "core/cpu/parallel.h"
 #include "core/cuda/transfer.h"
+#include "core/in_place.h"
 #include "core/run_on.h"
 
 namespace hearth {
@@ -55,7 +56,36 @@ Tensor gathered(const Tensor& source, DType dtype) {
   return dense.dtype() == dtype ? dense : dense.to(dtype);
 }
 
+/// Of one shape. What the tape knows of either is nothing to it.
+void copy_elements(const Tensor& source, const Tensor& to) {
+  to.storage()->bump_version();
+  if (to.size() == 0) return;
+  if (source.device() != to.device()) {
+    // Types and layouts are changed on the side where the source is; only dense bytes cross.
+    const Tensor dense = gathered(source, to.dtype());
+    if (to.is_contiguous()) return copy_bytes(dense, to);
+    const Tensor arrived = Tensor::empty(to.shape(), to.dtype(), to.device());
+    copy_bytes(dense, arrived);
+    return copy_elements(arrived, to);
+  }
+  const bool plain = to.is_contiguous() && source.is_contiguous() && source.dtype() == to.dtype();
+  // The host's copy of plain bytes allows for that; no other does.
+  if (may_overlap(source, to) && !(plain && to.device().is_cpu())) return copy_elements(source.clone(), to);
+  if (plain) return copy_bytes(source, to);
+  if (to.is_contiguous() && source.is_contiguous()) {
+    run_on(to.device(), [&](auto& stream) {
+      kernels::convert(stream, source.dtype(), source.bytes(), to.dtype(), to.bytes(), to.size());
+    });
+    return;
+  }
+  // The device's strided copy does not convert.
+  const Tensor typed = to.device().is_cuda() && source.dtype() != to.dtype() ? gathered(source, to.dtype()) : source;
+  run_on(to.device(), [&](auto& stream) { kernels::copy_strided(stream, strided(typed), strided(to), to.shape()); });
+}
+
 }  // namespace
+
+detail::WriteCheck detail::write_check = nullptr;
 
 KernelScope::KernelScope() noexcept { ++kernel_scopes; }
 KernelScope::~KernelScope() { --kernel_scopes; }
@@ -156,7 +186,7 @@ Tensor Tensor::contiguous() const {
 
 Tensor Tensor::clone() const {
   Tensor copy = empty(shape(), dtype(), device());
-  copy.copy_from(*this);
+  copy_elements(*this, copy);
   return copy;
 }
 
@@ -168,46 +198,27 @@ Tensor Tensor::detach() const {
 
 Tensor Tensor::to(DType target) const {
   Tensor copy = empty(shape(), target, device());
-  copy.copy_from(*this);
+  copy_elements(*this, copy);
   return copy;
 }
 
 Tensor Tensor::to(Device target) const {
   if (target == device()) return detach();
   const Tensor copy = empty(shape(), dtype(), target);
-  copy.copy_from(*this);
+  copy_elements(*this, copy);
   return copy;
 }
 
 void Tensor::copy_from(const Tensor& source) const {
   HEARTH_CHECK(ShapeError, source.shape() == shape(), "copy_from: source ", source.shape(), ", destination ", shape());
-  body().storage->bump_version();
-  if (size() == 0) return;
-  if (source.device() != device()) {
-    // Types and layouts are changed on the side where the source is; only dense bytes cross.
-    const Tensor dense = gathered(source, dtype());
-    if (is_contiguous()) return copy_bytes(dense, *this);
-    const Tensor arrived = empty(shape(), dtype(), device());
-    copy_bytes(dense, arrived);
-    return copy_from(arrived);
-  }
-  const bool plain = is_contiguous() && source.is_contiguous() && source.dtype() == dtype();
-  // The host's copy of plain bytes allows for that; no other does.
-  if (may_overlap(source, *this) && !(plain && device().is_cpu())) return copy_from(source.clone());
-  if (plain) return copy_bytes(source, *this);
-  if (is_contiguous() && source.is_contiguous()) {
-    run_on(device(),
-           [&](auto& stream) { kernels::convert(stream, source.dtype(), source.bytes(), dtype(), bytes(), size()); });
-    return;
-  }
-  // The device's strided copy does not convert.
-  const Tensor typed = device().is_cuda() && source.dtype() != dtype() ? gathered(source, dtype()) : source;
-  run_on(device(), [&](auto& stream) { kernels::copy_strided(stream, strided(typed), strided(*this), shape()); });
+  if (detail::write_check != nullptr) detail::write_check("copy_from", *this, &source);
+  copy_elements(source, *this);
 }
 
 void Tensor::fill_(double value) const {
+  if (detail::write_check != nullptr) detail::write_check("fill_", *this, nullptr);
   if (leaves_blank && device().is_cpu()) return;
-  copy_from(full(shape(), value, dtype(), device()));
+  copy_elements(full(shape(), value, dtype(), device()), *this);
 }
 
 double Tensor::item() const {

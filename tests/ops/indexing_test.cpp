@@ -3,6 +3,7 @@
 #include "ops/shape/indexing.h"
 
 #include "autograd/backward.h"
+#include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "core/creation.h"
 #include "ops/ops.h"
@@ -101,6 +102,46 @@ TEST(TensorMembers, DifferentiateAndReadTheGradient) {
   const Tensor x = requires_grad(tensor({1, 2, 3}));
   x.mul(x)[{Slice(0, 2)}].sum().backward();
   EXPECT_EQ(x.grad().to_doubles(), (Values{2, 4, 0}));
+}
+
+TEST(InPlace, AResultThatNeedsAGradientIsNotWritten) {
+  const Tensor w = requires_grad(tensor({1, 2})), h = w * 2;
+  const auto remedy = "which the tape does not record; make a new tensor";
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { h.fill_(5); }), "fill_: writes into f32 [2] in place");
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { h.fill_(5); }), remedy);
+  EXPECT_PRED2(contains, error_message<UsageError>([&] {
+                 h.copy_from(tensor({3, 4}));
+               }),
+               "copy_from: writes into f32 [2] in place");
+  EXPECT_THROW(w[0].fill_(5), UsageError) << "a view of a leaf is a result";
+  EXPECT_EQ(h.to_doubles(), (Values{2, 4})) << "nothing is written";
+  h.sum().backward();
+  EXPECT_EQ(w.grad().to_doubles(), (Values{2, 2}));
+  const NoGrad no_grad;
+  EXPECT_NO_THROW(h.fill_(5));
+  EXPECT_NO_THROW(h.copy_from(w * 3));
+}
+
+TEST(InPlace, ASourceThatNeedsAGradientIsNotCopied) {
+  const Tensor w = requires_grad(tensor({1, 2})), c = Tensor::zeros({2});
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { c.copy_from(w * 3); }), "copy_from: ");
+  EXPECT_PRED2(contains, error_message<UsageError>([&] { c.copy_from(w * 3); }), "detach()");
+  EXPECT_THROW(c.copy_from(w), UsageError);
+  EXPECT_EQ(c.to_doubles(), (Values{0, 0}));
+  c.copy_from((w * 3).detach());
+  EXPECT_EQ(c.to_doubles(), (Values{3, 6}));
+  EXPECT_EQ((w * 3).clone().to(DType::f64).to_doubles(), (Values{3, 6})) << "copies of their own stay as they were";
+}
+
+TEST(InPlace, LeavesAreWritten) {
+  const Tensor w = requires_grad(tensor({1, 2}));
+  w.fill_(5);
+  EXPECT_EQ(w.to_doubles(), (Values{5, 5}));
+  w.copy_from(tensor({3, 4}));
+  EXPECT_EQ(w.to_doubles(), (Values{3, 4}));
+  const Tensor plain = tensor({1, 2}) * 2;
+  plain.fill_(5);
+  EXPECT_EQ(plain.to_doubles(), (Values{5, 5}));
 }
 
 TEST(InPlace, AnOperandThatIsLargerIsRefused) {
