@@ -134,12 +134,12 @@ class PlanList {
   ~PlanList() = default;
 };
 
-/// Plans of one kind by key, `most_plans` of them at a time: a program whose images or sequences have ever new sizes
+/// Plans of one kind by key, `max_plans` of them at a time: a program whose images or sequences have ever new sizes
 /// drops those that it has used least recently. A plan that could not be made is kept too, with its reason.
 template <class Key, class Plan>
 class Registry final : public PlanList {
  public:
-  static constexpr std::size_t most_plans = 1024;
+  static constexpr std::size_t max_plans = 1024;
 
   explicit Registry(std::string (*text_of)(const Key&)) : text_of_(text_of) {}
   /// The key's plan; where there is none, make() makes it, while other threads that ask wait.
@@ -149,7 +149,7 @@ class Registry final : public PlanList {
     auto found = plans_.find(key);
     if (found == plans_.end()) {
       std::shared_ptr<const Plan> made = make();
-      if (plans_.size() >= most_plans) drop_oldest();
+      if (plans_.size() >= max_plans) drop_oldest();
       found = plans_.emplace(key, Kept{std::move(made)}).first;
     }
     found->second.used = ++uses_;

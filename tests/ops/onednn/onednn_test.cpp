@@ -27,7 +27,7 @@ TEST(DnnRegistry, DropsThePlanUsedLeastRecently) {
       return std::make_shared<const dnn::LibraryPlan>();
     });
   };
-  constexpr int most = decltype(registry)::most_plans;
+  constexpr int most = decltype(registry)::max_plans;
   const auto first = get(0);
   for (int key = 1; key < most; ++key) (void)get(key);
   EXPECT_EQ(get(0), first);
