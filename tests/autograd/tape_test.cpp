@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tape itself, with two small ops of the test's own.
+// The tape itself, with small ops of its own.
 #include <gtest/gtest.h>
 
 #include "autograd/accumulate.h"
@@ -9,61 +9,17 @@
 #include "autograd/recompute.h"
 #include "autograd/record.h"
 #include "core/run_on.h"
+#include "tests/autograd/plain_ops.h"
 #include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {
 
-Tensor map2(const Tensor& a, const Tensor& b, double (*f)(double, double)) {
-  const auto x = a.to_doubles(), y = b.to_doubles();
-  std::vector<double> z(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) z[i] = f(x[i], y[i]);
-  return Tensor::of<double>(a.shape(), z).to(a.dtype());
-}
-
-struct Multiply {
-  static constexpr OpInfo info{.name = "multiply"};
-  struct Saved {
-    SavedTensor a, b;
-  };
-  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    saved.a = a;
-    saved.b = b;
-    return map2(a, b, [](double x, double y) { return x * y; });
-  }
-  std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
-    std::array<Tensor, 2> gradients;
-    const auto product = [](double x, double y) { return x * y; };
-    if (needs[0]) gradients[0] = map2(dy, saved.b.get(), product);
-    if (needs[1]) {
-      gradients[1] = needs.make(1, saved.b.get().shape(), dy.dtype());
-      gradients[1].copy_from(map2(dy, saved.a.get(), product));
-    }
-    return gradients;
-  }
-};
-Tensor multiply(const Tensor& a, const Tensor& b) { return record(Multiply{}, a, b); }
-
-struct Sum {
-  static constexpr OpInfo info{.name = "sum"};
-  struct Saved {
-    Shape shape;
-  };
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.shape = x.shape();
-    double total = 0;
-    for (const double value : x.to_doubles()) total += value;
-    return Tensor::full({}, total, x.dtype());
-  }
-  std::array<Tensor, 1> backward(const Saved& saved, Tensor dy, const NeedsGrad&) const {
-    return {Tensor::full(saved.shape, dy.item(), dy.dtype())};
-  }
-};
-Tensor total(const Tensor& x) { return record(Sum{}, x); }
-
-Tensor leaf(std::initializer_list<double> values) {
-  return requires_grad(Tensor::of<double>({static_cast<std::int64_t>(values.size())}, values));
-}
+using test::AddInPlace;
+using test::leaf;
+using test::map2;
+using test::multiply;
+using test::total;
 
 TEST(Tape, ProductRuleAndReuse) {
   const Tensor a = leaf({2, 3}), b = leaf({5, 7});
@@ -158,215 +114,6 @@ TEST(Tape, DepthDoesNotMeetTheStack) {
   backward(total(y));
   EXPECT_EQ(grad_of(a).item(), 1);
   unused = {};  // a graph without a backward pass is taken apart without recursion too
-}
-
-TEST(Tape, HooksFireOnceAfterTheLastContribution) {
-  const Tensor a = leaf({2}), b = leaf({3}), unused = leaf({1});
-  std::vector<double> seen;
-  on_grad_ready(a, [&] { seen.push_back(grad_of(a).item()); });
-  on_grad_ready(unused, [&] { seen.push_back(-1); });
-  backward(total(multiply(multiply(a, b), a)));
-  EXPECT_EQ(seen, (std::vector<double>{12}));
-}
-
-/// y = a + b, whose gradients are added in place where they can be.
-struct AddInPlace {
-  static constexpr OpInfo info{.name = "add_in_place"};
-  struct Saved {};
-  int* in_place;
-  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
-    return map2(a, b, [](double x, double y) { return x + y; });
-  }
-  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
-    std::array<Tensor, 2> gradients;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Tensor sum = needs.sum_so_far(i, dy.shape(), dy.dtype());
-      gradients[i] = sum.defined() ? sum : needs.make(i, dy.shape(), dy.dtype());
-      gradients[i].copy_from(sum.defined() ? map2(sum, dy, [](double x, double y) { return x + y; }) : dy);
-      *in_place += sum.defined();
-    }
-    return gradients;
-  }
-};
-
-/// The same, both of whose gradients are dy itself.
-struct AddShared {
-  static constexpr OpInfo info{.name = "add_shared"};
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
-    return map2(a, b, [](double x, double y) { return x + y; });
-  }
-  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy, dy}; }
-};
-
-/// y = a + the transpose of b, [n, n]; the gradient of b is dy seen from the side.
-struct AddTransposed {
-  static constexpr OpInfo info{.name = "add_transposed"};
-  struct Saved {};
-  static Tensor turned(const Tensor& x) {
-    return Tensor::view(x.storage(), x.shape(), {1, x.dim(0)}, 0, x.dtype(), x.device());
-  }
-  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
-    return map2(a, turned(b).contiguous(), [](double x, double y) { return x + y; });
-  }
-  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {dy, turned(dy)}; }
-};
-
-TEST(Tape, OneGradientHandedToATensorTwiceCountsTwice) {
-  const auto sum = [](const Tensor& a, const Tensor& b) { return record(AddShared{}, a, b); };
-  const Tensor one = Tensor::of<double>({2}, {1.0, 1.0});
-  const auto gradient_of = [&](const auto& f) {
-    const Tensor w = leaf({1, 2});
-    backward(total(f(multiply(w, one))));
-    return grad_of(w).to_doubles();
-  };
-  EXPECT_EQ(gradient_of([&](const Tensor& h) { return sum(h, h); }), (std::vector<double>{2, 2}));
-  EXPECT_EQ(gradient_of([&](const Tensor& h) { return sum(sum(h, h), h); }), (std::vector<double>{3, 3}));
-  EXPECT_EQ(gradient_of([&](const Tensor& h) { return sum(sum(h, h), sum(h, h)); }), (std::vector<double>{4, 4}));
-  EXPECT_EQ(gradient_of([&](const Tensor& h) {
-              return sum(sum(h, leaf({1, 1})), sum(h, leaf({1, 1})));
-            }),
-            (std::vector<double>{2, 2}));
-  int in_place = 0;
-  EXPECT_EQ(gradient_of([&](const Tensor& h) {
-              const Tensor first = record(AddInPlace{&in_place}, h, one);
-              return sum(first, sum(h, h));
-            }),
-            (std::vector<double>{3, 3}));
-  EXPECT_EQ(in_place, 1) << "the sum of two was no longer anybody else's";
-
-  const Tensor square = Tensor::of<double>({2, 2}, {1, 2, 3, 4}), w = requires_grad(square.clone());
-  const Tensor h = multiply(w, Tensor::full({2, 2}, 1.0, DType::f64));
-  backward(total(multiply(record(AddTransposed{}, h, h), square)));
-  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{2, 5, 5, 8}));
-
-  const Tensor hooked = leaf({1, 2});
-  register_hook(hooked, [](const Tensor&) { return Tensor(); });
-  backward(total(sum(hooked, hooked)));
-  EXPECT_EQ(grad_of(hooked).to_doubles(), (std::vector<double>{2, 2}));
-  backward(sum(hooked, one), grad_of(hooked));
-  EXPECT_EQ(grad_of(hooked).to_doubles(), (std::vector<double>{4, 4})) << "its own gradient as dy";
-  const Tensor plain = leaf({1, 2});
-  backward(total(sum(plain, one)));
-  backward(sum(plain, one), grad_of(plain));
-  EXPECT_EQ(grad_of(plain).to_doubles(), (std::vector<double>{2, 2})) << "its own gradient as dy";
-}
-
-TEST(Tape, AHookMayWriteToItsGradient) {
-  const Tensor w = leaf({1, 2});
-  const Tensor one = Tensor::of<double>({2}, {1.0, 1.0}), h = multiply(w, one), k = multiply(w, one);
-  const Tensor kept = Tensor::of<double>({2}, {7.0, 7.0});
-  register_hook(k, [](const Tensor& dy) {
-    dy.fill_(100);
-    return Tensor();
-  });
-  backward(total(record(AddShared{}, h, k)));
-  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{101, 101})) << "h has the same dy, and keeps it";
-  const Tensor v = leaf({1, 2}), from_v = multiply(v, one);
-  register_hook(from_v, [&](const Tensor&) { return kept; });
-  backward(total(record(AddShared{}, from_v, from_v)));
-  EXPECT_EQ(grad_of(v).to_doubles(), (std::vector<double>{7, 7}));
-  EXPECT_EQ(kept.to_doubles(), (std::vector<double>{7, 7}));
-}
-
-TEST(Tape, HooksSeeAndReplaceTheWholeGradientOfAPass) {
-  const Tensor a = leaf({2, 3}), b = leaf({5, 7});
-  const Tensor square = multiply(a, a);
-  std::vector<double> seen;
-  int calls = 0;
-  register_hook(square, [&](const Tensor& dy) {
-    seen = dy.to_doubles();
-    return Tensor();
-  });
-  register_hook(a, [&](const Tensor& da) {
-    EXPECT_FALSE(grad_enabled());
-    ++calls;
-    return map2(da, da, [](double x, double) { return 10 * x; });
-  });
-  register_hook(a, [](const Tensor& da) { return map2(da, da, [](double x, double) { return x + 1; }); });
-  backward(total(multiply(square, b)));
-  EXPECT_EQ(seen, (std::vector<double>{5, 7})) << "of a result, before its op's gradient";
-  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{201, 421})) << "2 a b, both contributions, once, in order";
-  EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{4, 9}));
-  backward(total(a));
-  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{212, 432})) << "what was there before is left alone";
-  int in_place = 0;
-  backward(total(record(AddInPlace{&in_place}, a, leaf({1, 1}))));
-  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{223, 443})) << "the hook does not see what was there";
-  EXPECT_EQ(in_place, 0);
-  EXPECT_EQ(calls, 3);
-}
-
-TEST(Tape, HooksOfLeavesReachFlatGradientsAndRecomputedParts) {
-  Tensor w = leaf({2, 3});
-  register_hook(w, [](const Tensor& dw) { return map2(dw, dw, [](double x, double) { return -x; }); });
-  FlatParameters parameters({{"w", &w}});
-  const auto f = [&](const Tensor& x) { return multiply(multiply(x, w), w); };
-  backward(total(recompute(f, leaf({1, 1}), {w})));
-  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{-4, -6}));
-  backward(total(f(leaf({1, 1}))));
-  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{-8, -12}));
-}
-
-TEST(Tape, AHookThatDoesNotFitOrThrowsLeavesNothing) {
-  const Tensor a = leaf({2, 3});
-  bool bad = true;
-  register_hook(a, [&](const Tensor& da) { return bad ? Tensor::zeros({3}, DType::f64) : da; });
-  EXPECT_PRED2(test::contains, test::error_message<ShapeError>([&] { backward(total(multiply(a, a))); }),
-               "a hook returned f64 [3] for the gradient of a tensor of shape [2]");
-  bad = false;
-  backward(total(a));
-  EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{1, 1}));
-  const Tensor b = leaf({2}), c = leaf({3});
-  register_hook(c, [](const Tensor&) -> Tensor { throw UsageError("mine"); });
-  register_hook(b, [](const Tensor& db) { return db; });
-  EXPECT_THROW(backward(total(multiply(multiply(c, b), b))), UsageError);
-  backward(total(b));
-  EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{1})) << "not what the failed pass had summed";
-  register_hook(b, [](const Tensor& db) { return db.to(DType::f32); });
-  EXPECT_THROW(backward(total(b)), DTypeError);
-  EXPECT_THROW(register_hook(Tensor::zeros({2}), [](const Tensor& d) { return d; }), UsageError);
-  EXPECT_THROW(register_hook(b, nullptr), UsageError);
-}
-
-TEST(Tape, AnOpMayAddToALeafsGradient) {
-  int in_place = 0;
-  const Tensor a = leaf({2}), b = leaf({5});
-  const auto run = [&](const Tensor& x, const Tensor& y) {
-    backward(total(record(AddInPlace{.in_place = &in_place}, x, y)), 3.0);
-  };
-  run(a, b);
-  EXPECT_EQ(in_place, 0) << "there was nothing to add to";
-  run(a, b);
-  EXPECT_EQ(in_place, 2);
-  EXPECT_EQ(grad_of(a).item(), 6);
-  EXPECT_EQ(grad_of(b).item(), 6);
-  run(a, a);
-  EXPECT_EQ(in_place, 2) << "an input used twice by one op has no gradient of its own to add to";
-  EXPECT_EQ(grad_of(a).item(), 12);
-  zero_grad(a);
-  run(a, b);
-  EXPECT_EQ(in_place, 3);
-  EXPECT_EQ(grad_of(a).item(), 3);
-  run(multiply(a, b), b);
-  EXPECT_EQ(in_place, 4) << "a result's first contribution has nothing to be added to";
-}
-
-TEST(Tape, AnOpMayAddToTheGradientOfAResult) {
-  int in_place = 0;
-  const Tensor a = leaf({2}), b = leaf({5}), product = multiply(a, b);
-  const Tensor sum = record(AddInPlace{.in_place = &in_place}, product, b);
-  backward(total(multiply(sum, product)));
-  EXPECT_EQ(in_place, 1) << "the later reader's contribution is there when the op gets to it";
-  EXPECT_EQ(grad_of(a).item(), 125);
-  EXPECT_EQ(grad_of(b).item(), 60);
-
-  // Not to what another tensor's gradient is too.
-  const Tensor c = leaf({2}), one = leaf({1}), square = multiply(c, c), same = multiply(c, one);
-  const Tensor first = record(AddInPlace{.in_place = &in_place}, square, one);
-  backward(total(record(AddShared{}, first, record(AddShared{}, square, same))));
-  EXPECT_EQ(in_place, 1);
-  EXPECT_EQ(grad_of(c).item(), 9);
 }
 
 TEST(FlatParameters, HoldValuesAndGradientsInPlace) {

@@ -163,7 +163,8 @@ TEST(SourceTest, PackedSequencesAndTokenizersAreReadByASource) {
   const DataSplits online = make_data(files), data = make_data(of("packed", root + "/packed"));
   ASSERT_NE(data.test, nullptr);
   EXPECT_EQ(data.tokenizers()[0]->digest(), online.tokenizers()[0]->digest());
-  EXPECT_EQ(data.train_loader(2, 1).next()["input"].to_doubles(), online.train_loader(2, 1).next()["input"].to_doubles());
+  EXPECT_EQ(data.train_loader(2, 1).next()["input"].to_doubles(),
+            online.train_loader(2, 1).next()["input"].to_doubles());
   const Json tokenizer = Json::object().set("type", "characters").set("path", root + "/packed/tokenizer.json");
   EXPECT_EQ(make_data(Json(files).set("tokenizer", tokenizer)).tokenizers()[0]->digest(),
             online.tokenizers()[0]->digest());

@@ -21,9 +21,9 @@ class HEARTH_API Progress {
   void start(std::int64_t done, std::int64_t total_steps, double steps_per_epoch);
 
   struct Step {
-    std::int64_t step = 0;  ///< steps done
+    std::int64_t step = 0;         ///< steps done
     std::optional<double> loss{};  ///< none where every update was skipped
-    double accuracy = 0;  ///< below 0: none
+    double accuracy = 0;           ///< below 0: none
     double lr = 0;
     double images_per_second = 0;  ///< or tokens
     std::string unit = "images/s";

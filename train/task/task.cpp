@@ -36,8 +36,8 @@ void count_correct_into(const Tensor& correct, const Loss& rule, const Tensor& o
   const NoGrad no_grad;
   const Tensor classes = is_floating(labels.dtype()) ? argmax(labels, -1) : labels;
   run_on(outputs.device(), [&](auto& stream) {
-    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1, rule.ignored_label.value_or(data::ignored_label),
-                           correct);
+    kernels::count_correct(stream, outputs.detach().contiguous(), classes, 1,
+                           rule.ignored_label.value_or(data::ignored_label), correct);
   });
 }
 
