@@ -126,7 +126,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
                         flat.device());
   };
   entry.master = view_of(values_);
-  entry.master.copy_from(handle.detach());
+  entry.master.copy_from(handle);
   const Tensor grad = view_of(grads_);
   auto state = std::make_shared<GradState>(grad);
   state->flat = lease_;
@@ -142,7 +142,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
     value = Tensor::view(split_->wide.storage(), handle.shape(), contiguous_strides(handle.shape()),
                          split_->wide_begin[static_cast<std::size_t>(&entry - entries_.data())], values_.dtype(),
                          values_.device());
-    value.copy_from(handle.detach());
+    value.copy_from(handle);
   }
   entry.value = value.with_grad_state(std::move(state));
 }

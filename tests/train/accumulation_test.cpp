@@ -113,7 +113,7 @@ TEST(Accumulation, EpochsCountData) {
   EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] {
                  (void)run.session(folder, {"train.steps=null", "train.epochs=2", "train.accumulate=45"});
                }),
-               "/train/accumulate: an update of 45 batches, but /train/epochs: 2 have 44 batches");
+               "/train/accumulate: an update of 45 batches, but /train/epochs: 2 have 44; accumulate fewer");
   EXPECT_EQ(session->plan.total_steps, 4);
   std::vector<double> factors;
   for (int step = 0; step < 4; ++step) factors.push_back(session->schedule->factor(step));
