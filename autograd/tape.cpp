@@ -62,14 +62,14 @@ namespace {
 
 bool is_recorded_result(const Tensor& tensor) { return needs_grad(tensor) && tensor.grad_state()->node != nullptr; }
 
-/// What copy_from() and fill_() ask. Leaves are written: before the forward pass that is how they get their values, and
-/// after it backward() finds the write. They are copied as well, as weights of one model to another.
+/// What copy_from() and fill_() ask. Leaves are written, whatever their values come from: before the forward pass that
+/// is how they get them, and after it backward() finds the write. They are copied as well, as weights to another model.
 void check_write(const char* what, const Tensor& to, const Tensor* source) {
   if (!grad_on) return;
   HEARTH_CHECK(UsageError, !is_recorded_result(to), what, ": writes into ", describe(to),
                " in place, which the tape does not record; make a new tensor (x = x + y, where(), concat()), or write "
                "within NoGrad where no gradient is meant");
-  HEARTH_CHECK(UsageError, source == nullptr || !is_recorded_result(*source), what, ": copies ",
+  HEARTH_CHECK(UsageError, source == nullptr || needs_grad(to) || !is_recorded_result(*source), what, ": copies ",
                source == nullptr ? std::string() : describe(*source),
                ", which needs a gradient, and the tape does not record the copy; use the source itself, copy "
                "source.detach(), or copy within NoGrad");

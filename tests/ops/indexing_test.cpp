@@ -141,6 +141,8 @@ TEST(InPlace, LeavesAreWritten) {
   const Tensor other = requires_grad(tensor({0, 0}));
   other.copy_from(w);
   EXPECT_EQ(other.to_doubles(), (Values{3, 4})) << "as weights are handed to another model";
+  other.copy_from(w * 2);
+  EXPECT_EQ(other.to_doubles(), (Values{6, 8}));
   const Tensor plain = tensor({1, 2}) * 2;
   plain.fill_(5);
   EXPECT_EQ(plain.to_doubles(), (Values{5, 5}));
