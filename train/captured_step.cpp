@@ -84,7 +84,8 @@ CapturedStep::CapturedStep(Session& session) : session_(session) {
                "; only CUDA devices replay steps");
 }
 
-StepResult CapturedStep::run(std::span<const data::Batch> batches) {
+StepResult CapturedStep::run(std::span<const data::Batch> given) {
+  const std::vector<data::Batch> batches = as_loaded(session_, given);
   if (recordings_ == nullptr) recordings_ = std::make_unique<Recordings>(session_.device());
   std::vector<std::unique_ptr<Recorded>>& all = recordings_->all;
   const bool device_counts = session_.loss.ignored_label.has_value();

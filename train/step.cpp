@@ -256,14 +256,19 @@ data::Batch on_device(Session& session, const data::Batch& batch) {
   return batch.to(device);
 }
 
+std::vector<data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches) {
+  std::vector<data::Batch> loaded(batches.begin(), batches.end());
+  if (session.data.ignored)
+    for (data::Batch& batch : loaded) data::ignore_labels(batch, *session.data.ignored);
+  return loaded;
+}
+
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
-  std::vector<data::Batch> inputs;
+  std::vector<data::Batch> inputs = as_loaded(session, batches);
   std::int64_t samples = 0;
-  for (data::Batch batch : batches) {
-    // A loader of the run has done it.
-    if (session.data.ignored) data::ignore_labels(batch, *session.data.ignored);
-    samples += batch.count();
-    inputs.push_back(on_device(session, batch));
+  for (data::Batch& input : inputs) {
+    samples += input.count();
+    input = on_device(session, input);
   }
   if (session.ranks) {
     const StepPart& part = session.ranks->step();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "data/loader.h"
 #include "train/session.h"
@@ -12,6 +13,10 @@ namespace hearth::train {
 /// A batch of `rows` blank samples, each as long as it can be, of the names, shapes and types that the run's loader
 /// gives for a device of this kind; on the host.
 data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target);
+
+/// Batches as the run's loaders give them: labels that its loss ignores have one number, and the others are counted.
+/// Those of a loader already are; a step asks for them where a program brings its own.
+std::vector<data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches);
 
 /// A batch where the run computes. On a CUDA device its tensors arrive by the session's feed, from pinned memory: the
 /// device does not wait for the copy while it has other work.

@@ -68,10 +68,13 @@ TEST_F(CudaCapturedUpdates, FormsOfLarsAndLamb) {
 
 TEST_F(CudaCapturedUpdates, BatchesWeighByTheLabelsThatCount) {
   test::PrecisionRun run = plain();
-  run.train = R"(, "accumulate": 3}, "loss": {"type": "cross_entropy", "ignore_index": 3)";
-  expect_same_bits(run);
-  run.level = "O2", run.dtype = "f16";
-  expect_same_bits(run);
+  for (const char* weights : {"", R"(, "class_weights": [9, 1, 0.1, 1, 5, 2, 0.3, 1, 7, 1])"}) {
+    run.train = R"(, "accumulate": 3}, "loss": {"type": "cross_entropy", "ignore_index": 3)" + std::string(weights);
+    run.level = "O0", run.dtype = "f32";
+    expect_same_bits(run);
+    run.level = "O2", run.dtype = "f16";
+    expect_same_bits(run);
+  }
 }
 
 // A mean over no labels is no loss, rather than 0 / 0.
