@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(one_block)
   if (threadIdx.x == 0) *count = sum;
 }
 
-/// Counts are whole numbers, so that the order of their sum does not show.
+/// Counts are whole numbers, so that the order of their sum does not show; of weights of classes it may, in the last
+/// bit.
 __global__ void __launch_bounds__(one_block) divide_counts(const double* counts, double* weights, std::int64_t n) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += one_block) sum += counts[i];
