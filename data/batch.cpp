@@ -59,7 +59,10 @@ std::int64_t Batch::rows() const {
 void ignore_labels(Batch& batch, std::int64_t number) {
   const Tensor given = batch.find("labels");
   if (!given.defined() || given.dtype() != DType::i64) return;
-  const Tensor labels = given.to(Device{}).clone();
+  const Tensor here = given.to(Device{}).contiguous();
+  const std::span found(here.data<const std::int64_t>(), static_cast<std::size_t>(here.size()));
+  if (batch.counted >= 0 && std::find(found.begin(), found.end(), number) == found.end()) return;
+  const Tensor labels = here.clone();
   const std::span all(labels.data<std::int64_t>(), static_cast<std::size_t>(labels.size()));
   std::replace(all.begin(), all.end(), number, ignored_label);
   batch.counted = labels.size() - std::count(all.begin(), all.end(), ignored_label);

@@ -85,7 +85,8 @@ CapturedStep::CapturedStep(Session& session) : session_(session) {
 }
 
 StepResult CapturedStep::run(std::span<const data::Batch> given) {
-  const std::vector<data::Batch> batches = as_loaded(session_, given);
+  std::vector<data::Batch> held;
+  const std::span<const data::Batch> batches = as_loaded(session_, given, held);
   if (recordings_ == nullptr) recordings_ = std::make_unique<Recordings>(session_.device());
   std::vector<std::unique_ptr<Recorded>>& all = recordings_->all;
   const bool device_counts = session_.loss.ignored_label.has_value();

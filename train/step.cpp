@@ -256,19 +256,20 @@ data::Batch on_device(Session& session, const data::Batch& batch) {
   return batch.to(device);
 }
 
-std::vector<data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches) {
-  std::vector<data::Batch> loaded(batches.begin(), batches.end());
-  if (session.data.ignored)
-    for (data::Batch& batch : loaded) data::ignore_labels(batch, *session.data.ignored);
-  return loaded;
+std::span<const data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches,
+                                       std::vector<data::Batch>& held) {
+  if (!session.data.ignored) return batches;
+  held.assign(batches.begin(), batches.end());
+  for (data::Batch& batch : held) data::ignore_labels(batch, *session.data.ignored);
+  return held;
 }
 
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
-  std::vector<data::Batch> inputs = as_loaded(session, batches);
+  std::vector<data::Batch> inputs, held;
   std::int64_t samples = 0;
-  for (data::Batch& input : inputs) {
-    samples += input.count();
-    input = on_device(session, input);
+  for (const data::Batch& batch : as_loaded(session, batches, held)) {
+    inputs.push_back(on_device(session, batch));
+    samples += batch.count();
   }
   if (session.ranks) {
     const StepPart& part = session.ranks->step();

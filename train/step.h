@@ -15,8 +15,9 @@ namespace hearth::train {
 data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target);
 
 /// Batches as the run's loaders give them: labels that its loss ignores have one number, and the others are counted.
-/// Those of a loader already are; a step asks for them where a program brings its own.
-std::vector<data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches);
+/// Those of a loader already are; a step asks for them where a program brings its own. `held` has what had to be made.
+std::span<const data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches,
+                                       std::vector<data::Batch>& held);
 
 /// A batch where the run computes. On a CUDA device its tensors arrive by the session's feed, from pinned memory: the
 /// device does not wait for the copy while it has other work.
