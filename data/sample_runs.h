@@ -8,9 +8,11 @@
 #include <iterator>
 #include <map>
 
+#include "core/export.h"
+
 namespace hearth::data {
 
-class SampleRuns {
+class HEARTH_API SampleRuns {
  public:
   SampleRuns() = default;
   SampleRuns(std::initializer_list<std::int64_t> samples) {

@@ -46,7 +46,7 @@ HEARTH_API ImageDatasetPointer image_folder(const std::string& root, const Image
 
 /// One image file as a set of one sample, which is read as those of a folder are. One that cannot be decoded is an
 /// error.
-ImageDatasetPointer image_file(const std::string& path, const ImageFolderOptions& options);
+HEARTH_API ImageDatasetPointer image_file(const std::string& path, const ImageFolderOptions& options);
 /// The paths of all images below a folder, sorted: files whose names image_folder() takes, links followed. FileError if
 /// it cannot be listed; DataError for a link to nothing.
 HEARTH_API std::vector<std::string> image_files(const std::string& folder);
