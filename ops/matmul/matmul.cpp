@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul/matmul.h"
 
+#include <algorithm>
+
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "ops/matmul/product.h"
+#include "ops/shape/split.h"
+#include "ops/shape/view.h"
 
 namespace hearth {
 namespace {
@@ -13,10 +17,8 @@ struct Extents {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 
-/// The extents, or ShapeError.
+/// The extents, or ShapeError. b has the leading axes of a, or none.
 Extents extents_of(const Shape& a, const Shape& b, const MatmulOptions& options) {
-  HEARTH_CHECK(ShapeError, a.rank() >= 2 && b.rank() >= 2, "matmul: matrices have at least 2 axes; found a ", a,
-               " and b ", b, "; reshape a vector to one row or one column");
   Extents e;
   e.m = a.dim(options.transpose_a ? -1 : -2);
   e.k = a.dim(options.transpose_a ? -2 : -1);
@@ -26,14 +28,6 @@ Extents extents_of(const Shape& a, const Shape& b, const MatmulOptions& options)
   const char* how_b = options.transpose_b ? " transposed" : "";
   HEARTH_CHECK(ShapeError, e.k == k, "matmul: rows of a have ", e.k, " elements but columns of b have ", k, " (a ", a,
                how_a, ", b ", b, how_b, "); the inner sizes must be equal");
-  // One matrix b serves a whole batch of a.
-  if (b.rank() != 2 || a.rank() == 2) {
-    HEARTH_CHECK(ShapeError, a.rank() == b.rank(), "matmul: a ", a, " and b ", b,
-                 " have different ranks; give b as many leading axes as a, or none");
-    for (int axis = 0; axis < a.rank() - 2; ++axis)
-      HEARTH_CHECK(ShapeError, a[axis] == b[axis], "matmul: the leading axes of a ", a, " and b ", b,
-                   " differ; they must be equal, or b one matrix");
-  }
   for (int axis = 0; axis < a.rank() - 2; ++axis)
     e.batch = checked_mul(e.batch, a[axis], "matmul: product of the leading axes");
   return e;
@@ -176,12 +170,47 @@ struct Matmul {
   }
 };
 
+/// The axes in front of a matrix.
+Shape leading_axes(const Shape& matrices) {
+  return Shape(std::span(matrices.begin(), static_cast<std::size_t>(matrices.rank() - 2)));
+}
+
+/// x with the leading axes `batch`: itself, or a view that repeats its matrices.
+Tensor with_leading_axes(const Tensor& x, const Shape& batch) {
+  if (leading_axes(x.shape()) == batch) return x;
+  HEARTH_CHECK(ShapeError, batch.rank() + 2 <= Shape::max_rank, "matmul: a result of ", batch.rank() + 2,
+               " axes; there are at most ", Shape::max_rank);
+  std::array<std::int64_t, Shape::max_rank> extents{};
+  const auto matrix = std::copy(batch.begin(), batch.end(), extents.begin());
+  matrix[0] = x.dim(-2);
+  matrix[1] = x.dim(-1);
+  return expand(x, Shape(std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(batch.rank() + 2))));
+}
+
+/// The product of matrices whose leading axes broadcast.
+Tensor of_matrices(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  const Shape batch_a = leading_axes(a.shape()), batch_b = leading_axes(b.shape());
+  // One matrix b serves a whole batch of a as it is.
+  if (batch_a == batch_b || batch_b.rank() == 0)
+    return record(Matmul{.options = options, .shared_b = b.rank() == 2 && a.rank() > 2}, a, b);
+  const Shape batch = broadcast_shapes("matmul: leading axes", batch_a, batch_b);
+  return record(Matmul{.options = options}, with_leading_axes(a, batch), with_leading_axes(b, batch));
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options) {
-  HEARTH_CHECK(UsageError, a.defined() && b.defined(), "matmul: both matrices are needed; found a ", describe(a),
+  HEARTH_CHECK(UsageError, a.defined() && b.defined(), "matmul: both operands are needed; found a ", describe(a),
                " and b ", describe(b));
-  return record(Matmul{.options = options, .shared_b = b.rank() == 2 && a.rank() > 2}, a, b);
+  HEARTH_CHECK(ShapeError, a.rank() >= 1 && b.rank() >= 1, "matmul: a number is no matrix; found a ", a.shape(),
+               " and b ", b.shape(), "; multiply by it with mul");
+  const bool row = a.rank() == 1, column = b.rank() == 1;
+  HEARTH_CHECK(UsageError, !(row && options.transpose_a) && !(column && options.transpose_b),
+               "matmul: a vector is not transposed; found a ", a.shape(), " and b ", b.shape(),
+               "; leave out transpose_", row && options.transpose_a ? "a" : "b");
+  if (!row && !column) return of_matrices(a, b, options);
+  const Tensor y = of_matrices(row ? unsqueeze(a, 0) : a, column ? unsqueeze(b, 1) : b, options);
+  return row && column ? reshape(y, Shape{}) : squeeze(y, row ? -2 : -1);
 }
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic of two tensors, element by element, with broadcasting: extents are aligned at the last axis and must be
-// equal or 1. These are the only ops that broadcast.
+// equal or 1.
 #pragma once
 
 #include "core/cpu/stream.h"

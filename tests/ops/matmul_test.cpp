@@ -31,28 +31,54 @@ const std::vector<Case>& cases() {
       {{3, 4, 5}, {7, 5}, {.transpose_b = true}},
       {{3, 4, 5}, {4, 7}, {.transpose_a = true}},
       {{3, 4, 5}, {7, 4}, {.transpose_a = true, .transpose_b = true}},
+      {{4, 5}, {3, 5, 6}, {}},
+      {{5, 4}, {2, 3, 6, 5}, {.transpose_a = true, .transpose_b = true}},
+      {{2, 1, 4, 5}, {3, 5, 6}, {}},
+      {{1, 4, 5}, {3, 6, 5}, {.transpose_b = true}},
+      {{5}, {5}, {}},
+      {{5}, {5, 6}, {}},
+      {{5}, {2, 6, 5}, {.transpose_b = true}},
+      {{4, 5}, {5}, {}},
+      {{2, 3, 5, 4}, {5}, {.transpose_a = true}},
   };
   return all;
 }
 
-std::vector<double> naive_matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+/// Where the matrix for the i-th of `batch`, leading axes that x's broadcast to, is among those of x.
+std::int64_t matrix_of(const Shape& x, const Shape& batch, std::int64_t i) {
+  std::int64_t matrix = 0, step = 1;
+  for (int axis = 1; axis <= batch.rank(); ++axis) {
+    const std::int64_t extent = axis + 2 <= x.rank() ? x.dim(-axis - 2) : 1;
+    if (extent > 1) matrix += i % batch.dim(-axis) * step;
+    step *= extent;
+    i /= batch.dim(-axis);
+  }
+  return matrix;
+}
+
+std::vector<double> naive_matmul(const Tensor& a_in, const Tensor& b_in, const MatmulOptions& options) {
+  const Tensor a = a_in.rank() == 1 ? a_in.unsqueeze(0) : a_in, b = b_in.rank() == 1 ? b_in.unsqueeze(1) : b_in;
   const std::vector<double> av = a.to_doubles(), bv = b.to_doubles();
   const std::int64_t m = a.dim(options.transpose_a ? -1 : -2), k = a.dim(options.transpose_a ? -2 : -1);
   const std::int64_t n = b.dim(options.transpose_b ? -2 : -1);
-  const std::int64_t batch = a.size() / (m * k);
-  const bool shared = b.rank() < a.rank();
+  const auto leading = [](const Tensor& x) {
+    return Shape(std::span(x.shape().begin(), static_cast<std::size_t>(x.rank() - 2)));
+  };
+  const Shape batch = broadcast_shapes("naive", leading(a), leading(b));
   std::vector<double> y;
-  for (std::int64_t i = 0; i < batch; ++i)
+  for (std::int64_t i = 0; i < batch.size(); ++i) {
+    const std::int64_t from_a = matrix_of(a.shape(), batch, i) * m * k, from_b = matrix_of(b.shape(), batch, i) * k * n;
     for (std::int64_t row = 0; row < m; ++row)
       for (std::int64_t column = 0; column < n; ++column) {
         double sum = 0;
         for (std::int64_t j = 0; j < k; ++j) {
-          const std::int64_t at_a = i * m * k + (options.transpose_a ? j * m + row : row * k + j);
-          const std::int64_t at_b = (shared ? 0 : i * k * n) + (options.transpose_b ? column * k + j : j * n + column);
+          const std::int64_t at_a = from_a + (options.transpose_a ? j * m + row : row * k + j);
+          const std::int64_t at_b = from_b + (options.transpose_b ? column * k + j : j * n + column);
           sum += av[static_cast<std::size_t>(at_a)] * bv[static_cast<std::size_t>(at_b)];
         }
         y.push_back(sum);
       }
+  }
   return y;
 }
 
@@ -162,10 +188,14 @@ TEST(MatmulArguments, Refused) {
   refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({4, 5})); });
   refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({3, 5}), {.transpose_a = true}); });
   refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({3, 5}), {.transpose_b = true}); });
-  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({3})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({2})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(Tensor::zeros({4}), Tensor::zeros({5, 3, 2})); });
   refuses<ShapeError>("matmul", [&] { return matmul(Tensor::zeros({}), a); });
   refuses<ShapeError>("matmul", [&] { return matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({3, 4, 5})); });
-  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({2, 3, 5})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(a, Tensor::zeros({2, 4, 5})); });
+  refuses<ShapeError>("matmul", [&] { return matmul(Tensor::zeros({2, 1, 4, 3}), Tensor::zeros({3, 2, 3, 5})); });
+  refuses<UsageError>("matmul", [&] { return matmul(Tensor::zeros({3}), a, {.transpose_a = true}); });
+  refuses<UsageError>("matmul", [&] { return matmul(a, Tensor::zeros({3}), {.transpose_b = true}); });
   refuses<DTypeError>("matmul", [&] { return matmul(a, Tensor::zeros({3, 5}, DType::f64)); });
   refuses<DTypeError>("matmul", [&] {
     return matmul(Tensor::zeros({2, 3}, DType::i32), Tensor::zeros({3, 5}, DType::i32));
