@@ -107,47 +107,18 @@ Tensor with_ignored(const Tensor& labels, std::int64_t ignored) {
   return where(not_equal(labels, static_cast<double>(ignored)), labels, static_cast<double>(data::ignored_label));
 }
 
-/// [rows]: what each counts for in the mean, its class's weight; 0 where it is ignored.
-Tensor row_weights(const Tensor& labels, const Tensor& weights, DType dtype) {
-  const Tensor rows = reshape(labels, {-1});
-  const Tensor counts = not_equal(rows, static_cast<double>(data::ignored_label));
-  if (!weights.defined()) return counts.to(dtype);
-  return where(counts, index_select(weights, 0, where(counts, rows, 0.0)), 0.0);
-}
-
-/// Sum over the classes of target * weight * -log p, for each row; 0 where it is ignored.
-Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const ClassLossFields& o, const Tensor& weights) {
-  const CrossEntropyOptions each{.reduction = Reduction::none};
-  const double even = o.label_smoothing / static_cast<double>(logits.dim(-1)), kept = 1 - o.label_smoothing;
-  if (is_floating(labels.dtype()))
-    return cross_entropy(logits, mul(add(mul(labels.to(weights.dtype()), kept), even), weights), each);
-  const Tensor of_labels = row_weights(labels, weights, weights.dtype());
-  const Tensor hard = mul(reshape(cross_entropy(logits, labels, each), {-1}), of_labels);
-  if (even == 0) return hard;
-  const Tensor counts = row_weights(labels, {}, weights.dtype());
-  const Tensor all = reshape(cross_entropy(logits, expand(weights, logits.shape()), each), {-1});
-  return add(mul(hard, kept), mul(mul(all, counts), even));
-}
-
-/// Cross entropy whose rows count by class, as torch.nn.functional.cross_entropy has it, and by how far they are from
-/// right. `given`: the weights, f64 [C]; undefined: all 1.
-Tensor cross_entropy_by_class(const Tensor& logits, const Tensor& labels, const ClassLossFields& o,
-                              const Tensor& given) {
-  HEARTH_CHECK(ShapeError, !given.defined() || given.size() == logits.dim(-1), "cross_entropy: ", given.size(),
-               " class weights for ", logits.dim(-1), " classes; give one a class");
-  const DType dtype = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const Tensor weights = given.defined() ? given.to(dtype) : Tensor();
-  Tensor losses;
-  if (!weights.defined() || o.gamma > 0) losses = cross_entropy(logits, labels, {.reduction = Reduction::none});
-  Tensor counted = weights.defined() ? weighted_losses(logits, labels, o, weights) : losses;
-  if (o.gamma > 0) {
-    // Above 0, so that the logarithm and its gradient are finite where a row is right.
-    constexpr double smallest = 1e-12;
-    const Tensor wrong = maximum(sub(1.0, exp(neg(losses))), smallest);
-    counted = mul(reshape(exp(mul(log(wrong), o.gamma)), counted.shape()), counted);
-  }
+/// Focal loss: the losses of cross entropy by how far their rows are from right, and their mean.
+Tensor focal_loss(const Tensor& logits, const Tensor& labels, double gamma, const Tensor& weights) {
+  const Tensor losses = cross_entropy(logits, labels, {.reduction = Reduction::none});
+  Tensor counted = losses;
+  if (weights.defined())
+    counted = cross_entropy(logits, labels, {.reduction = Reduction::none, .class_weights = weights});
+  // Above 0, so that the logarithm and its gradient are finite where a row is right.
+  constexpr double smallest = 1e-12;
+  const Tensor wrong = maximum(sub(1.0, exp(neg(losses))), smallest);
+  counted = mul(exp(mul(log(wrong), gamma)), counted);
   if (is_floating(labels.dtype())) return mean(counted);
-  return div(sum(counted), maximum(sum(row_weights(labels, weights, dtype)), 1e-12));
+  return div(sum(counted), maximum(sum(row_weights(labels, weights, counted.dtype())), smallest));
 }
 
 /// Loss::weight. Labels on the host do not wait for the device of the run.
@@ -163,28 +134,26 @@ std::function<Tensor(const Tensor&)> weight_of_labels(const ClassLossFields& o, 
 }
 
 Loss class_loss(const ClassLossFields& o) {
-  Loss loss;
-  if (o.class_weights.empty() && o.gamma == 0) {
-    loss = [o](const Tensor& outputs, const Tensor& labels) {
-      return cross_entropy(outputs, with_ignored(labels, o.ignore_index), {.label_smoothing = o.label_smoothing});
-    };
+  const Constant weights;
+  const auto place = [o, weights](Device device, std::int64_t) {
+    if (!o.class_weights.empty())
+      weights.place(Tensor::of({static_cast<std::int64_t>(o.class_weights.size())}, o.class_weights), device);
+  };
+  place({}, 0);
+  Loss loss = [o, weights](const Tensor& outputs, const Tensor& labels) {
+    const Tensor counted = with_ignored(labels, o.ignore_index), of_classes = weights.on(outputs.device());
+    if (o.gamma > 0) return focal_loss(outputs, counted, o.gamma, of_classes);
+    return cross_entropy(outputs, counted, {.label_smoothing = o.label_smoothing, .class_weights = of_classes});
+  };
+  if (!o.class_weights.empty()) {
+    loss.place = place;
+    loss.weight = weight_of_labels(o, weights);
+  } else if (o.gamma == 0) {
     loss.of_head = [o](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels, const Tensor& correct) {
       return linear_cross_entropy(x, w, b, with_ignored(labels, o.ignore_index), {.label_smoothing = o.label_smoothing},
                                   correct);
     };
     loss.is_likelihood = o.label_smoothing == 0;
-  } else {
-    const Constant weights;
-    const auto place = [o, weights](Device device, std::int64_t) {
-      if (!o.class_weights.empty())
-        weights.place(Tensor::of({static_cast<std::int64_t>(o.class_weights.size())}, o.class_weights), device);
-    };
-    place({}, 0);
-    loss = [o, weights](const Tensor& outputs, const Tensor& labels) {
-      return cross_entropy_by_class(outputs, with_ignored(labels, o.ignore_index), o, weights.on(outputs.device()));
-    };
-    loss.place = place;
-    if (!o.class_weights.empty()) loss.weight = weight_of_labels(o, weights);
   }
   loss.ignored_label = o.ignore_index;
   loss.labels = LabelKind::classes;

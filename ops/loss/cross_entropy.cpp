@@ -5,6 +5,11 @@
 
 #include "autograd/record.h"
 #include "core/run_on.h"
+#include "ops/index/index.h"
+#include "ops/pointwise/binary.h"
+#include "ops/pointwise/compare.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/view.h"
 
 namespace hearth {
 namespace {
@@ -88,6 +93,38 @@ void check_class_labels(const char* op, const Tensor& logits, const Tensor& labe
 
 bool is_class_type(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
 
+void check_class_weights(const char* op, const Tensor& logits, const Tensor& weights) {
+  HEARTH_CHECK(DTypeError, weights.dtype() == DType::f32 || weights.dtype() == DType::f64, op, ": class weights are ",
+               describe(weights), "; they must be f32 or f64");
+  HEARTH_CHECK(ShapeError, weights.shape() == Shape{logits.dim(-1)}, op, ": class weights ", weights.shape(), " for ",
+               logits.dim(-1), " classes; give one a class");
+  detail::check_devices(op, std::array{logits, weights});
+}
+
+/// [...]: the sum over the classes of target * weight * -log p; 0 for ignored rows.
+Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  const CrossEntropyOptions each{.ignore_index = options.ignore_index, .reduction = Reduction::none};
+  const DType wide = wide_of(logits.dtype());
+  const Tensor weights = options.class_weights.detach().to(wide);
+  const double even = options.label_smoothing / static_cast<double>(logits.dim(-1)), kept = 1 - options.label_smoothing;
+  if (is_floating(labels.dtype()))
+    return cross_entropy(logits, mul(add(mul(labels.detach().to(wide), kept), even), weights), each);
+  const Tensor losses = cross_entropy(logits, labels, each);
+  const Tensor hard = mul(losses, row_weights(labels, weights, wide, options.ignore_index));
+  if (even == 0) return hard;
+  const Tensor all = cross_entropy(logits, expand(weights, logits.shape()), each);
+  return add(mul(hard, kept), mul(mul(all, row_weights(labels, {}, wide, options.ignore_index)), even));
+}
+
+Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  const Tensor losses = weighted_losses(logits, labels, options);
+  if (options.reduction == Reduction::none) return losses;
+  if (options.reduction == Reduction::sum) return sum(losses);
+  if (is_floating(labels.dtype())) return mean(losses);
+  const Tensor total = sum(row_weights(labels, options.class_weights, losses.dtype(), options.ignore_index));
+  return div(sum(losses), where(equal(total, 0.0), 1.0, total));
+}
+
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
@@ -102,7 +139,27 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   else
     HEARTH_CHECK(ShapeError, labels.shape() == logits.shape(), op, ": targets ", labels.shape(),
                  " must have the shape of the logits ", logits.shape());
-  return record(CrossEntropy{options}, logits, labels.detach());
+  if (!options.class_weights.defined()) return record(CrossEntropy{options}, logits, labels.detach());
+  check_class_weights(op, logits, options.class_weights);
+  return weighted_cross_entropy(logits, labels, options);
+}
+
+Tensor row_weights(const Tensor& labels, const Tensor& class_weights, DType dtype, std::int64_t ignore_index) {
+  const char* const op = "row_weights";
+  HEARTH_CHECK(UsageError, labels.defined(), op, ": labels are absent");
+  HEARTH_CHECK(DTypeError, is_class_type(labels.dtype()), op, ": labels are ", describe(labels),
+               "; they must be i32 or i64");
+  HEARTH_CHECK(DTypeError, is_floating(dtype), op, ": weights of type ", dtype, "; they are floating");
+  const Tensor classes = prepared_labels(labels, DType::f32);
+  const Tensor counts = not_equal(classes, static_cast<double>(ignore_index));
+  if (!class_weights.defined()) return counts.to(dtype);
+  HEARTH_CHECK(DTypeError, is_floating(class_weights.dtype()), op, ": class weights are ", describe(class_weights),
+               "; they must be floating");
+  HEARTH_CHECK(ShapeError, class_weights.rank() == 1 && class_weights.size() > 0, op, ": class weights ",
+               class_weights.shape(), "; they must be [C], one a class");
+  detail::check_devices(op, std::array{labels, class_weights});
+  const Tensor of_rows = index_select(class_weights.detach().to(dtype), 0, reshape(where(counts, classes, 0.0), {-1}));
+  return where(counts, reshape(of_rows, labels.shape()), 0.0);
 }
 
 Tensor count_correct(const Tensor& logits, const Tensor& labels, std::int64_t k, std::int64_t ignore_index) {

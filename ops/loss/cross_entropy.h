@@ -23,16 +23,24 @@ struct CrossEntropyOptions {
   /// Rows with this label count neither in the loss nor in the mean. Integer labels only.
   std::int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
+  /// f32 or f64 [C], on the device of the logits: what the loss of each class is multiplied by; absent: 1. The mean is
+  /// then by the sum of the labels' weights, of floating labels by the number of rows.
+  Tensor class_weights{};
 };
 
 /// -sum over classes of target * log softmax(logits), reduced over the rows.
 ///
 /// logits [..., C], any floating type, read as they are. labels: i32 or i64 [...], classes in [0, C) or ignore_index;
 /// or floating [..., C], the target of every class (mixed labels). The result is f32, f64 for f64 logits: a scalar, or
-/// [...] for Reduction::none. Sums in f32 or wider. Labels get no gradient.
+/// [...] for Reduction::none. Sums in f32 or wider. Labels and weights get no gradient.
 /// IndexError for a label outside the classes, naming it and its position (on a CUDA device when the host next waits
 /// for it; loss and gradient of its row are 0); ShapeError, DTypeError, UsageError for arguments that do not fit.
 HEARTH_API Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+
+/// What each row counts for in the mean of cross_entropy: the weight of its class (1 if weights are absent), 0 for
+/// ignored rows. labels i32 or i64 [...], weights [C]; the result has the shape of the labels and type `dtype`.
+HEARTH_API Tensor row_weights(const Tensor& labels, const Tensor& class_weights, DType dtype,
+                              std::int64_t ignore_index = -100);
 
 /// How many rows have their label among the k largest logits, an i64 scalar on their device; of equal logits the first
 /// counts as larger. logits [..., C] floating, labels i32 or i64 [...]; rows labelled ignore_index are not counted.

@@ -23,7 +23,11 @@ struct Case {
   Shape logits;
   CrossEntropyOptions options;
   DType labels = DType::i64;  // i32, i64, or f32 for targets of every class
+  bool weighted = false;      // by class_weight() of each class
 };
+
+// Exact in every type.
+double class_weight(std::int64_t c) { return 0.25 * static_cast<double>(1 + c % 5); }
 
 Shape rows_of(const Case& c) {
   return Shape(std::span(c.logits.begin(), static_cast<std::size_t>(c.logits.rank() - 1)));
@@ -50,7 +54,14 @@ Tensor run(Draw& draw, const Case& c) {
   const Tensor logits = draw.normal(c.logits, 2.0);
   const Tensor labels = c.labels == DType::f32 ? draw.constant(c.logits, targets_of(c))
                                                : draw.indices(rows_of(c), class_labels(c), c.labels);
-  return cross_entropy(logits, labels, c.options);
+  CrossEntropyOptions options = c.options;
+  if (c.weighted) {
+    std::vector<double> weights;
+    for (std::int64_t k = 0; k < c.logits.dim(-1); ++k) weights.push_back(class_weight(k));
+    options.class_weights =
+        draw.constant({c.logits.dim(-1)}, weights).to(site_dtype() == DType::f64 ? DType::f64 : DType::f32);
+  }
+  return cross_entropy(logits, labels, options);
 }
 
 std::vector<double> naive(Draw& draw, const Case& c) {
@@ -68,10 +79,11 @@ std::vector<double> naive(Draw& draw, const Case& c) {
       double target =
           c.labels == DType::f32 ? targets[r * cols + k] : static_cast<double>(labels[r]) == static_cast<double>(k);
       target = (1 - c.options.label_smoothing) * target + c.options.label_smoothing / static_cast<double>(cols);
-      losses[r] -= target * (x[r * cols + k] - std::log(sum));
+      const double weight = c.weighted ? class_weight(static_cast<std::int64_t>(k)) : 1;
+      losses[r] -= target * weight * (x[r * cols + k] - std::log(sum));
     }
     total += losses[r];
-    ++count;
+    count += c.weighted && c.labels != DType::f32 ? class_weight(static_cast<std::int64_t>(labels[r])) : 1;
   }
   if (c.options.reduction == Reduction::none) return losses;
   if (c.options.reduction == Reduction::sum) return {total};
@@ -97,6 +109,27 @@ OP_TEST(CrossEntropyReductions) {
         check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
               {.tolerance_scale = 4.0});
       }
+}
+
+OP_TEST(CrossEntropyClassWeights) {
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none})
+    for (const DType labels : {DType::i32, DType::i64, DType::f32})
+      for (const double smoothing : {0.0, 0.2})
+        for (const std::int64_t ignore : {-100, 0}) {
+          const Case c{
+              {2, 5, 11}, {.label_smoothing = smoothing, .ignore_index = ignore, .reduction = reduction}, labels, true};
+          check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
+                {.tolerance_scale = 4.0});
+        }
+}
+
+TEST(CrossEntropyEdges, RowsOfClassesThatWeighNothingGiveZero) {
+  const Tensor x = requires_grad(Tensor::of<float>({2, 2}, {1, 2, 3, 4}));
+  const Tensor loss =
+      cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 0}), {.class_weights = Tensor::of<float>({2}, {0, 1})});
+  EXPECT_EQ(loss.item(), 0.0);
+  backward(loss);
+  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0, 0, 0}));
 }
 
 // Nobody else holds these logits, so their memory becomes the gradient's.
@@ -187,6 +220,13 @@ TEST(CrossEntropyEdges, RefusesBadArguments) {
   refuses<IndexError>(op, [&] { return cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 1ll << 40})); });
   refuses<UsageError>(op, [&] { return cross_entropy(x, labels, {.label_smoothing = 1.5}); });
   refuses<UsageError>(op, [&] { return cross_entropy(x, labels, {.label_smoothing = std::nan("")}); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(x, labels, {.class_weights = Tensor::zeros({2})}); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(x, labels, {.class_weights = Tensor::zeros({1, 3})}); });
+  refuses<ShapeError>(op, [&] { return cross_entropy(x, labels, {.class_weights = Tensor::zeros({})}); });
+  refuses<DTypeError>(op, [&] { return cross_entropy(x, labels, {.class_weights = Tensor::zeros({3}, DType::i64)}); });
+  refuses<IndexError>(op, [&] {
+    return cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 3}), {.class_weights = Tensor::zeros({3})});
+  });
   try {
     (void)cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 7}));
     FAIL() << "label 7 of 3 classes was taken";
@@ -245,8 +285,30 @@ TEST(CrossEntropy, RefusesLabelsOnAnotherDevice) {
   const Tensor x = Tensor::zeros({2, 3}, DType::f32, {DeviceType::cuda, 0}), labels = Tensor::zeros({2}, DType::i64);
   refuses<DeviceError>("cross_entropy", [&] { return cross_entropy(x, labels); });
   refuses<DeviceError>("count_correct", [&] { return count_correct(x, labels); });
+  refuses<DeviceError>("cross_entropy",
+                       [&] { return cross_entropy(x, labels.to(x.device()), {.class_weights = Tensor::zeros({3})}); });
   const Tensor loss = cross_entropy(requires_grad(x), labels.to(x.device()));
   refuses<DeviceError>("backward: dy is on cpu", [&] { return backward(loss, Tensor::full({}, 1.0)), 0; });
+}
+
+TEST(RowWeights, AreThoseOfTheClassesThatCount) {
+  const Tensor labels = Tensor::of<std::int32_t>({2, 2}, {2, 0, 1, 2}), weights = Tensor::of<float>({3}, {0.5F, 1, 3});
+  const Tensor all = row_weights(labels, weights, DType::f64, 0);
+  EXPECT_EQ(all.shape(), labels.shape());
+  EXPECT_EQ(all.dtype(), DType::f64);
+  EXPECT_EQ(all.to_doubles(), (std::vector<double>{3, 0, 1, 3}));
+  EXPECT_EQ(row_weights(labels, {}, DType::f32, 2).to_doubles(), (std::vector<double>{0, 1, 1, 0}));
+}
+
+TEST(RowWeights, RefusesBadArguments) {
+  const Tensor labels = Tensor::zeros({2}, DType::i64), weights = Tensor::zeros({3});
+  const char* op = "row_weights";
+  refuses<UsageError>(op, [&] { return row_weights({}, weights, DType::f32); });
+  refuses<DTypeError>(op, [&] { return row_weights(weights, weights, DType::f32); });
+  refuses<DTypeError>(op, [&] { return row_weights(labels, weights, DType::i64); });
+  refuses<DTypeError>(op, [&] { return row_weights(labels, labels, DType::f32); });
+  refuses<ShapeError>(op, [&] { return row_weights(labels, Tensor::zeros({1, 3}), DType::f32); });
+  refuses<IndexError>("", [&] { return row_weights(Tensor::full({1}, 3, DType::i64), weights, DType::f32); });
 }
 
 TEST(CountCorrect, NotANumberIsNeverRight) {

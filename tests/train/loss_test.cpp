@@ -148,7 +148,7 @@ TEST(Loss, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::contains, test::error_message<ShapeError>([&] {
                  (void)loss_of("focal", R"(, "class_weights": [1, 2])")(x, Tensor::zeros({2}, DType::i64));
                }),
-               "2 class weights for 3 classes");
+               "class weights [2] for 3 classes");
   for (const char* bad : {R"(, "class_weights": [0, 1])", R"(, "label_smoothing": 1)"})
     EXPECT_THROW((void)loss_of("cross_entropy", bad), ConfigError) << bad;
   EXPECT_THROW((void)loss_of("focal", R"(, "gamma": 0)"), ConfigError);
