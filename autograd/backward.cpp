@@ -162,7 +162,7 @@ class BackwardPass {
       // In the backward pass of a recomputed part the last contribution is not known; the outer pass gets there later.
       if (--expected_[state.get()] == 0 && !is_recomputing()) {
         if (state->pending.defined()) accumulate_leaf(*state, take_pending(*state), false);
-        for (const auto& hook : state->ready_hooks) hook();
+        call_all(state->ready_hooks, [](const auto& hook) { hook(); });
       }
       return;
     }
@@ -189,17 +189,24 @@ class BackwardPass {
     add(state.pending, gradient);
   }
 
+  /// Calls those hooks that are there now: one that registers another moves the list.
+  template <class Hook, class Call>
+  static void call_all(const std::vector<Hook>& hooks, Call&& call) {
+    const std::size_t count = hooks.size();
+    for (std::size_t i = 0; i < count; ++i) call(Hook(hooks[i]));
+  }
+
   /// The whole gradient of this pass, as hooks leave it. They may write to what they get; what they give may be
   /// others'.
   static Tensor take_pending(GradState& state) {
     Tensor gradient = std::exchange(state.pending, {});
     if (!state.hooks.empty() && !gradient.sole_owner()) gradient = gradient.clone();
-    for (const auto& hook : state.hooks) {
+    call_all(state.hooks, [&](const auto& hook) {
       Tensor replacement = hook(gradient);
-      if (!replacement.defined()) continue;
+      if (!replacement.defined()) return;
       check_replacement(state, replacement);
       gradient = replacement.sole_owner() ? std::move(replacement) : replacement.clone();
-    }
+    });
     return gradient;
   }
 

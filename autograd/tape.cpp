@@ -192,7 +192,28 @@ bool any_needs_grad(std::span<const Tensor> inputs) {
   return false;
 }
 
+namespace {
+
+/// A backward pass writes into the gradients that leaves have. None of them may be what the same op reads: a gradient
+/// that was taken from its leaf and multiplied with it, say.
+void take_apart(const char* op, std::span<const Tensor> inputs) {
+  for (const Tensor& leaf : inputs) {
+    if (!needs_grad(leaf) || leaf.grad_state()->node != nullptr || !leaf.grad_state()->grad.defined()) continue;
+    Tensor& gradient = leaf.grad_state()->grad;
+    const bool is_read = std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& input) {
+      return input.defined() && input.same_storage(gradient);
+    });
+    if (!is_read) continue;
+    HEARTH_CHECK(UsageError, !is_flat(leaf), op, ": an input is the gradient of another, of ", describe(leaf),
+                 " in FlatParameters, and the backward pass writes there; give a clone() of the gradient");
+    gradient = gradient.clone();
+  }
+}
+
+}  // namespace
+
 Tensor attach(std::shared_ptr<Node> node, std::span<const Tensor> inputs, const Tensor& result) {
+  take_apart(node->name(), inputs);
   node->inputs.reserve(inputs.size());
   for (const Tensor& input : inputs) node->inputs.push_back(needs_grad(input) ? input.grad_state() : nullptr);
   auto state = std::make_shared<GradState>(result);

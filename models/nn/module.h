@@ -148,7 +148,11 @@ class HEARTH_API Module {
     if (observer != nullptr) observer->before(*this);
     Tensor y = f();
     if (observer != nullptr) observer->after(*this, y);
-    for (const auto& hook : forward_hooks_) hook(*this, y);
+    // A hook may register another, which moves the list.
+    for (std::size_t i = 0, count = forward_hooks_.size(); i < count; ++i) {
+      const auto hook = forward_hooks_[i];
+      hook(*this, y);
+    }
     return y;
   }
 

@@ -91,6 +91,31 @@ TEST(GradientSums, OneGradientHandedToATensorTwiceCountsTwice) {
   EXPECT_EQ(grad_of(plain).to_doubles(), (std::vector<double>{2, 2})) << "its own gradient as dy";
 }
 
+TEST(GradientSums, AHookMayRegisterHooks) {
+  const Tensor w = leaf({1, 2}), y = multiply(w, w);
+  int calls = 0;
+  const auto more = [&](const Tensor& of, int depth) {
+    for (int i = 0; i < 50; ++i)
+      register_hook(of, [&calls, depth](const Tensor&) {
+        calls += depth;
+        return Tensor();
+      });
+  };
+  for (const Tensor& of : {w, y})
+    register_hook(of, [&, of](const Tensor&) {
+      ++calls;
+      more(of, 1000);
+      return Tensor();
+    });
+  on_grad_ready(w, [&] {
+    for (int i = 0; i < 50; ++i) on_grad_ready(w, [&] { calls += 1000; });
+  });
+  backward(total(y));
+  EXPECT_EQ(calls, 2) << "those that are registered meanwhile run from the next pass on";
+  backward(total(w));
+  EXPECT_EQ(calls, 3 + 50 * 1000 + 50 * 1000);
+}
+
 TEST(GradientSums, AHookMayWriteToItsGradient) {
   const Tensor w = leaf({1, 2});
   const Tensor one = Tensor::of<double>({2}, {1.0, 1.0}), h = multiply(w, one), k = multiply(w, one);

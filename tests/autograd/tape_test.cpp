@@ -41,6 +41,18 @@ TEST(Tape, AccumulatesUntilZeroed) {
   EXPECT_EQ(grad_of(b).item(), 2);
 }
 
+// The first contribution is written where the leaf's gradient is, which the same op reads.
+TEST(Tape, AGradientThatIsTakenFromItsLeafStaysAsItIs) {
+  const Tensor w = leaf({2, 3}), first = leaf({5, 7});
+  backward(total(multiply(first, w)));
+  const Tensor taken = grad_of(w);
+  zero_grad(w);
+  const Tensor y = multiply(taken, w);
+  backward(total(multiply(y, leaf({10, 100}))));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{50, 700}));
+  EXPECT_EQ(taken.to_doubles(), (std::vector<double>{5, 7}));
+}
+
 TEST(Tape, OneTensorTwiceInOneOp) {
   const Tensor a = leaf({3});
   backward(total(multiply(a, a)));
@@ -133,6 +145,16 @@ TEST(FlatParameters, HoldValuesAndGradientsInPlace) {
   flat.zero_grads();
   backward(total(multiply(other, w)));
   EXPECT_EQ(flat.grads().to_doubles()[1], 7) << "the first contribution replaces";
+}
+
+TEST(FlatParameters, AGradientAsAnInputIsCloned) {
+  Tensor w = leaf({2, 3});
+  const FlatParameters flat({{"w", &w}});
+  const std::string message = test::error_message<UsageError>([&] { (void)multiply(w, grad_of(w)); });
+  for (const char* part : {"multiply", "f64 [2]", "clone()"}) EXPECT_PRED2(test::contains, message, part);
+  backward(total(multiply(w, grad_of(w).clone())));
+  const NoGrad no_grad;
+  (void)multiply(w, grad_of(w));
 }
 
 TEST(FlatParameters, RefuseParametersOfOthers) {

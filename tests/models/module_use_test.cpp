@@ -181,6 +181,19 @@ TEST(Hooks, SeeEachResult) {
   EXPECT_EQ(seen, (std::vector<std::string>{"in f32 [2, 4]", " f32 [2, 2]"}));
 }
 
+TEST(Hooks, MayRegisterHooks) {
+  Net net;
+  int calls = 0;
+  net.in.on_forward([&](const nn::Module&, const Tensor&) {
+    ++calls;
+    for (int i = 0; i < 50; ++i) net.in.on_forward([&](const nn::Module&, const Tensor&) { calls += 1000; });
+  });
+  (void)net(x);
+  EXPECT_EQ(calls, 1) << "those that are registered meanwhile see the next call";
+  (void)net(x);
+  EXPECT_EQ(calls, 2 + 50 * 1000);
+}
+
 TEST(ModuleFile, WeightsComeBack) {
   const test::TempDir dir;
   const std::string path = (dir.path() / "net.safetensors").string();

@@ -177,6 +177,19 @@ TEST(MatmulSizes, EmptyBatchGivesZeroGradientOfTheSharedMatrix) {
   }
 }
 
+TEST(MatmulGradients, OfALeafBesideItsForgottenGradient) {
+  std::vector<double> results[2];
+  for (const bool cloned : {false, true}) {
+    const Tensor w = requires_grad(Tensor::of<float>({2, 2}, {1, 2, 3, 4}));
+    backward(matmul(w, w), Tensor::full({2, 2}, 1));
+    const Tensor taken = cloned ? grad_of(w).clone() : grad_of(w);
+    zero_grad(w);
+    backward(matmul(w, taken), Tensor::of<float>({2, 2}, {1, 2, 3, 5}));
+    results[cloned] = grad_of(w).to_doubles();
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
 TEST(MatmulSizes, CountsItsArithmetic) {
   const double before = profiler::total_flops();
   (void)matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({4, 5}));
