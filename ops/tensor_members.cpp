@@ -6,6 +6,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
+#include "ops/argument.h"
 #include "ops/index/index.h"
 #include "ops/index/sort.h"
 #include "ops/matmul/matmul.h"
@@ -72,8 +73,8 @@ Tensor Tensor::permute(const std::vector<int>& axes) const { return hearth::tran
 Tensor Tensor::transpose(int axis_a, int axis_b) const {
   std::vector<int> axes(static_cast<std::size_t>(rank()));
   for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int>(i);
-  std::swap(axes[static_cast<std::size_t>(shape().normalize_axis(axis_a))],
-            axes[static_cast<std::size_t>(shape().normalize_axis(axis_b))]);
+  std::swap(axes[static_cast<std::size_t>(require_axis("transpose", axis_a, shape()))],
+            axes[static_cast<std::size_t>(require_axis("transpose", axis_b, shape()))]);
   return permute(axes);
 }
 Tensor Tensor::expand(const Shape& shape) const { return hearth::expand(*this, shape); }

@@ -46,7 +46,8 @@ __global__ void max_windows(PoolShape shape, const T* x, T* y, Tap* taps) {
         HEARTH_UNROLL
         for (int i = 0; i < width; ++i) {
           const acc_t<T> value = upcast(pixel.at[i]);
-          if (!first && !(value > best[i]) && value == value) continue;
+          // The first that is not a number stays.
+          if (!first && ((!(value > best[i]) && value == value) || best[i] != best[i])) continue;
           best[i] = value;
           tap[i] = r * s.kernel_w + t;
         }

@@ -82,7 +82,7 @@ void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps
 #pragma omp simd
           for (std::int64_t c = 0; c < width; ++c) {
             const A value = cpu::load(pixel + c);
-            const bool better = (value > best[c]) | (value != value);
+            const bool better = ((value > best[c]) | (value != value)) & (best[c] == best[c]);
             best[c] = better ? value : best[c];
             at[c] = better ? tap : at[c];
           }

@@ -23,7 +23,13 @@ void check_floating(const char* op, const Tensor& x) {
 
 /// ShapeError, naming the op and not those it is made of.
 void check_axes(const char* op, const Tensor& x, const std::vector<int>& axes) {
-  for (const int axis : axes) (void)require_axis(op, axis, x.shape());
+  std::vector<int> seen;
+  for (const int axis : axes) {
+    const int at = require_axis(op, axis, x.shape());
+    HEARTH_CHECK(ShapeError, std::count(seen.begin(), seen.end(), at) == 0, op, ": axis ", axis, " of ", x.shape(),
+                 " is given twice; name each axis once");
+    seen.push_back(at);
+  }
 }
 
 /// 16-bit types in f32: their squares and sums would not fit.

@@ -13,9 +13,10 @@ namespace {
 
 /// The part of y that begins at `begin` along `axis`, as a view.
 Tensor part_of(const Tensor& y, int axis, std::int64_t begin, std::int64_t extent) {
+  const Shape shape = y.shape().with(axis, extent);
   const std::int64_t offset =
-      extent == 0 ? y.offset() : y.offset() + begin * y.strides()[static_cast<std::size_t>(axis)];
-  return Tensor::view(y.storage(), y.shape().with(axis, extent), y.strides(), offset, y.dtype(), y.device());
+      shape.size() == 0 ? y.offset() : y.offset() + begin * y.strides()[static_cast<std::size_t>(axis)];
+  return Tensor::view(y.storage(), shape, y.strides(), offset, y.dtype(), y.device());
 }
 
 struct Concat {

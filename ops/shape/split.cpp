@@ -5,6 +5,7 @@
 
 #include "core/creation.h"
 #include "core/error.h"
+#include "ops/argument.h"
 #include "ops/index/index.h"
 #include "ops/shape/concat.h"
 #include "ops/shape/view.h"
@@ -93,6 +94,7 @@ Tensor squeeze(const Tensor& x, int axis) {
 }
 
 Tensor flip(const Tensor& x, const std::vector<int>& axes) {
+  require_defined("flip", "x", x);
   std::vector<int> seen;
   Tensor y = x;
   for (const int axis : axes) {

@@ -226,6 +226,16 @@ TEST(Binary, OfEqualsTheGradientGoesToTheFirst) {
   EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{0, 0}));
 }
 
+TEST(Binary, TheGradientGoesToNotANumberThatWins) {
+  for (Operation f : {static_cast<Operation>(maximum), static_cast<Operation>(minimum)}) {
+    const Tensor a = requires_grad(Tensor::of<float>({3}, {0, NAN, NAN}));
+    const Tensor b = requires_grad(Tensor::of<float>({3}, {NAN, 0, NAN}));
+    backward(f(a, b), Tensor::full({3}, 1.0));
+    EXPECT_EQ(grad_of(a).to_doubles(), (std::vector<double>{0, 1, 1}));
+    EXPECT_EQ(grad_of(b).to_doubles(), (std::vector<double>{1, 0, 0}));
+  }
+}
+
 TEST(BinaryRefusal, EveryOperation) {
   const std::pair<const char*, Operation> operations[] = {{"add", add}, {"sub", sub},         {"mul", mul},
                                                           {"div", div}, {"maximum", maximum}, {"minimum", minimum}};

@@ -7,6 +7,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test {
@@ -116,6 +117,12 @@ TEST(MaxPool2dEdges, NotANumberWins) {
     std::vector<float> values{1, 2, 3, 4};
     values[static_cast<std::size_t>(at)] = nan;
     EXPECT_TRUE(std::isnan(max_pool2d(Tensor::of({1, 2, 2, 1}, values), {.kernel = 2}).item()));
+  }
+  // The first of several.
+  for (const Device device : devices()) {
+    const Tensor x = requires_grad(Tensor::of<float>({1, 2, 2, 1}, {5, nan, 7, nan}).to(device));
+    backward(max_pool2d(x, {.kernel = 2}), Tensor::full({1, 1, 1, 1}, 3, DType::f32, device));
+    EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 3, 0, 0})) << device;
   }
 }
 

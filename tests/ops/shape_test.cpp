@@ -7,6 +7,7 @@
 #include "autograd/grad_state.h"
 #include "ops/pointwise/binary.h"
 #include "ops/shape/concat.h"
+#include "ops/shape/split.h"
 #include "ops/shape/view.h"
 #include "tests/support/op_test.h"
 
@@ -160,6 +161,19 @@ TEST(Shapes, AnyElementTypeIsTaken) {
   }
 }
 
+TEST(Shapes, OfNoElementsAreJoinedAndPadded) {
+  const Tensor a = requires_grad(Tensor::zeros({2, 0})), b = requires_grad(Tensor::zeros({2, 0}));
+  const Tensor y = concat({a, b}, 0);
+  EXPECT_EQ(y.shape(), (Shape{4, 0}));
+  backward(y, Tensor::zeros({4, 0}));
+  EXPECT_EQ(grad_of(b).shape(), (Shape{2, 0}));
+  const Tensor c = requires_grad(Tensor::zeros({0})), d = requires_grad(Tensor::zeros({0}));
+  backward(stack({c, d}), Tensor::zeros({2, 0}));
+  EXPECT_EQ(grad_of(d).shape(), Shape{0});
+  EXPECT_EQ(pad(Tensor::zeros({2, 0}), {{1, 0}, {0, 0}}).shape(), (Shape{3, 0}));
+  EXPECT_EQ(pad(Tensor::zeros({2, 0}), {{0, 0}, {1, 1}}, 4).to_doubles(), std::vector<double>(4, 4.0));
+}
+
 TEST(ShapesRefusal, Reshape) {
   const Tensor x = Tensor::zeros({2, 6});
   const std::int64_t big = std::int64_t{1} << 32;
@@ -184,6 +198,8 @@ TEST(ShapesRefusal, Transpose) {
   refuses<ShapeError>("transpose", [&] { return transpose(x, {0, 2}); });
   refuses<ShapeError>("transpose", [&] { return transpose(x, {1, 0, 2}); });
   refuses<UsageError>("transpose", [&] { return transpose(Tensor(), {}); });
+  refuses<ShapeError>("transpose", [&] { return x.transpose(0, 2); });
+  refuses<ShapeError>("transpose", [&] { return x.transpose(-3, 1); });
 }
 
 TEST(ShapesRefusal, SliceAndExpand) {

@@ -78,12 +78,15 @@ TEST(Statistics, RefuseWhatDoesNotFit) {
   const Tensor x = Tensor::zeros({2, 3}), whole = Tensor::zeros({2, 3}, DType::i64);
   EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)var(x, {2}); }), "var: axis 2");
   EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)logsumexp(x, {2}); }), "logsumexp: axis 2");
-  EXPECT_THROW((void)var(x, {0, 0}), ShapeError);
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] {
+                 (void)var(x, {0, 0});
+               }),
+               "var: axis 0 of [2, 3] is given twice");
   EXPECT_THROW((void)var(whole), DTypeError);
   EXPECT_THROW((void)var(x, {}, {.correction = NAN}), ShapeError);
   EXPECT_THROW((void)var(Tensor()), UsageError);
   EXPECT_THROW((void)logsumexp(x, {-3}), ShapeError);
-  EXPECT_THROW((void)logsumexp(x, {1, -1}), ShapeError);
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)logsumexp(x, {1, -1}); }), "logsumexp: axis -1");
   EXPECT_THROW((void)logsumexp(whole, {0}), DTypeError);
   EXPECT_THROW((void)logsumexp(Tensor(), {0}), UsageError);
 }
