@@ -68,7 +68,7 @@ ChosenPlan choose_plan(const PlanKey& key, const std::vector<std::string>& offer
   const auto place = place_of(holds->plan, offers);
   if (!place) return first_of("another process keeps a plan that is not offered here");
   return {timed ? PlanChoice::timed : PlanChoice::heuristic, *place, holds->microseconds,
-          timed ? "" : "too little free device memory for timing"};
+          timed ? "" : "too little free device memory for timing, or none of them runs"};
 }
 
 PlanFileInfo plan_file() {

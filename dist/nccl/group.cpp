@@ -184,9 +184,10 @@ void Group::fail(const std::string& reason) {
     failure_->reason = reason;
   }
   const bool mine = calling_.try_lock_for(until_forced);
-  library().abort(comm_);
-  comm_ = nullptr;
+  const ncclComm_t comm = std::exchange(comm_, nullptr);
   if (mine) calling_.unlock();
+  // Waits for recorded steps with NCCL in them to be destroyed, which a thread may have to do that is about to call.
+  library().abort(comm);
 }
 
 void Group::abort(const std::string& reason) { host_->abort(reason); }

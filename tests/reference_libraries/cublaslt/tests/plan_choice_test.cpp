@@ -77,6 +77,37 @@ TEST_F(CudaPlanChoice, TheFastestIsTakenAndKept) {
   EXPECT_EQ(plan_file().plans, 1u);
 }
 
+// What an epilogue reads and writes is there while its plans are timed.
+TEST_F(CudaPlanChoice, ProductsWithEpiloguesAreTimed) {
+  const MatmulProblem product{.m = 16, .n = 8, .k = 24, .a = DType::bf16, .b = DType::bf16, .c = DType::bf16};
+  std::vector<MatmulProblem> problems(4, product);
+  problems[0].has_bias = problems[0].keeps_pre = true;
+  problems[0].activation = Activation::gelu_tanh;
+  problems[1].slope = Activation::gelu_tanh;
+  problems[2].transpose_a = problems[2].sums_a = true;
+  problems[2].sums_type = DType::bf16;
+  problems[3].has_bias = true;
+  problems[3].activation = Activation::relu;
+  const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::bf16, gpu); };
+  const Tensor a = zeros({16, 24}), b = zeros({24, 8}), vector = zeros({16}), c = zeros({16, 8}),
+               beside = zeros({16, 8});
+  for (const MatmulProblem& problem : problems) {
+    ASSERT_EQ(blas::unsupported(problem), "") << problem;
+    blas::matmul(cuda::stream_of(gpu), problem,
+                 {.a = a.bytes(),
+                  .b = b.bytes(),
+                  .bias = vector.bytes(),
+                  .c = c.bytes(),
+                  .pre = beside.bytes(),
+                  .slope_at = beside.bytes(),
+                  .a_sums = vector.bytes()});
+    const PlanInfo plan = blas::plans().back();
+    EXPECT_EQ(plan.choice, Choice::timed) << problem << ": " << plan.why;
+    EXPECT_GT(plan.microseconds, 0) << problem;
+    blas::clear_plans();
+  }
+}
+
 TEST_F(CudaPlanChoice, AWorkspaceIsGivenBack) {
   make_slow({plain, unaligned, narrow});
   (void)plan_of_a_product();
