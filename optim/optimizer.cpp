@@ -70,7 +70,7 @@ void Optimizer::set_lr(double lr) {
 }
 
 void Optimizer::step(double lr, double grad_scale) {
-  begin_step(lr, grad_scale * std::exchange(clip_, 1.0));
+  begin_step(lr, grad_scale);
   apply();
 }
 
@@ -109,7 +109,7 @@ void Optimizer::begin_step(double lr, double grad_scale) {
                "; it is finite and at least 0");
   HEARTH_CHECK(UsageError, std::isfinite(grad_scale), "optimizer: gradient scale ", grad_scale, " is not finite");
   check_values();
-  prepare(lr, grad_scale);
+  prepare(lr, grad_scale * std::exchange(clip_, 1.0));
   ++steps_;
   ++begun_;
 }

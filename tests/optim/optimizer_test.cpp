@@ -89,6 +89,12 @@ TEST(Optimizer, ClippingCountsForOneStep) {
   sgd.step();
   EXPECT_EQ(toy.values()[0], clipped - 2) << "zero_grad() forgets it";
   toy.fill_gradients(2);
+  const double halves = toy.values()[0];
+  (void)sgd.clip_grad_norm(1);
+  sgd.begin_step(1);
+  sgd.apply();
+  EXPECT_NEAR(toy.values()[0], halves - 2 / norm, 1e-6) << "a step in two halves";
+  toy.fill_gradients(2);
   EXPECT_THROW((void)sgd.clip_grad_norm(0), ConfigError);
   toy.fill_gradients(std::numeric_limits<double>::infinity());
   EXPECT_THROW((void)sgd.clip_grad_norm(1), DivergedError);
