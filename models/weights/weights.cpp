@@ -56,6 +56,15 @@ std::string non_finite_text(const std::string& name, const Tensor& value) {
   return found.any() ? join_text(name, ": ", found.text(), " of ", on_host.size(), " values") : std::string();
 }
 
+/// What keeps values from being those of `to`: some are not finite, or would not be in its narrower type; "" if
+/// nothing.
+std::string fault_of(const NamedTensor& to, const Tensor& value) {
+  const std::string fault = non_finite_text(to.name, value);
+  if (!fault.empty() || size_of(value.dtype()) <= size_of(to.tensor->dtype())) return fault;
+  const std::string beyond = non_finite_text(to.name, value.to(to.tensor->dtype()));
+  return beyond.empty() ? "" : join_text(beyond, " as ", to.tensor->dtype(), ", which the file has as ", value.dtype());
+}
+
 /// The file of torch.save() that a path leads to; "" if it is none. A folder's safetensors come first.
 std::string torch_file_at(const std::string& path) {
   namespace fs = std::filesystem;
@@ -176,7 +185,7 @@ NameReport load_weights(const std::vector<NamedTensor>& tensors, const WeightSet
       report.misshaped.push_back(join_text(named.name, " ", value->shape(), ", expected ", named.tensor->shape()));
     else if (!converts(value->dtype(), named.tensor->dtype()))
       report.mistyped.push_back(join_text(named.name, " ", value->dtype(), ", expected ", named.tensor->dtype()));
-    else if (const std::string fault = non_finite_text(named.name, *value); !fault.empty())
+    else if (const std::string fault = fault_of(named, *value); !fault.empty())
       report.non_finite.push_back(fault);
     else
       copies.emplace_back(named.tensor, value);

@@ -433,6 +433,10 @@ TEST(Weights, NonFiniteValuesAreNotLoaded) {
   EXPECT_EQ(models::non_finite_tensors(ours), std::vector<std::string>{fault});
   EXPECT_EQ(models::load_weights(model.parameters(), ours).faults(""), "not finite: " + fault);
   EXPECT_TRUE(models::non_finite_tensors(model.parameters()).empty());
+  WeightSet wide = weights_of(model);
+  wide.weights[1].value = Tensor::full({4, 3}, 1e39, DType::f64);
+  EXPECT_EQ(models::load_weights(model.parameters(), wide).faults(""),
+            "not finite: wpe.weight: 12 infinite of 12 values as f32, which the file has as f64");
   // What is not loaded may be anything.
   EXPECT_TRUE(models::load_weights(model.parameters(), ours, {.reinitialize = {"wpe."}}).fits());
 }

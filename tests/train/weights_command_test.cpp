@@ -173,7 +173,8 @@ TEST_F(WeightsCommand, ValuesBeyondATypeAreNotMadeInfinite) {
   const std::vector<float> values{1e6F, 1.0F};
   write_plain_safetensors(path("large"), {{"w", DType::f32, {2}, std::as_bytes(std::span(values))}});
   EXPECT_EQ(run({"weights", "convert", path("large"), path("half"), "--dtype", "f16"}), 3);
-  EXPECT_PRED2(contains, message_, "1 finite values of w are too large for f16; use --dtype bf16 or f32");
+  EXPECT_PRED2(contains, message_,
+               "1 finite values of w are too large for f16; leave --dtype out to keep f32, or use --dtype bf16");
   EXPECT_FALSE(file_exists(path("half")));
   EXPECT_EQ(run({"weights", "convert", path("large"), path("half"), "--dtype", "bf16"}), 0) << message_;
 }

@@ -115,7 +115,8 @@ void convert_values(models::WeightSet& set, DType dtype) {
     };
     const std::int64_t lost = infinite(weight.value) - infinite(before);
     HEARTH_CHECK(DataError, lost == 0, "weights convert: ", lost, " finite values of ", weight.name,
-                 " are too large for ", dtype, "; use --dtype ", dtype == DType::f16 ? "bf16 or f32" : "f32");
+                 " are too large for ", dtype, "; leave --dtype out to keep ", before.dtype(),
+                 dtype == DType::f16 ? ", or use --dtype bf16" : "");
   }
 }
 
