@@ -17,9 +17,27 @@ namespace {
 // Enough for 1, 2, 4 or 8 ranks.
 constexpr std::int64_t cuts_in_deterministic_mode = 8;
 
+/// ConfigError unless the sums of a step in deterministic mode do not depend on the ranks.
+void check_pieces(const RunConfig& config, std::int64_t cuts, int ranks) {
+  const std::int64_t batches = config.train.accumulate, each = batches * cuts / ranks;
+  HEARTH_CHECK(ConfigError, !config.train.deterministic || (each & (each - 1)) == 0, "/dist/shards: ", batches,
+               " batches of ", cuts, " pieces (train.accumulate, dist.shards) are ", each, " for each of ", ranks,
+               " ranks; in deterministic mode that is a power of 2, so that sums do not depend on the ranks");
+}
+
 /// Into how many pieces a batch is cut: so many that all ranks get as many pieces of a step.
-std::int64_t cuts_of(const RunConfig& config, int ranks) {
+std::int64_t cuts_of(const RunConfig& config, bool cuts_batches, int ranks) {
   const std::int64_t batches = config.train.accumulate;
+  if (!cuts_batches) {
+    HEARTH_CHECK(ConfigError,
+                 batches % ranks == 0 && config.dist.shards.value_or(1) == 1 && !config.dist.sync_batch_norm,
+                 "/train/accumulate: the loss of this task is of a batch as a whole, as that of contrastive is, whose "
+                 "pairs are told apart within it, so each batch is one rank's; ",
+                 batches, " batches a step do not go round ", ranks,
+                 " ranks whole: give a multiple of the ranks, no dist.shards above 1 and no dist.sync_batch_norm");
+    check_pieces(config, 1, ranks);
+    return 1;
+  }
   if (config.dist.sync_batch_norm) {
     // The pieces whose statistics meet are those that the ranks compute at the same time.
     HEARTH_CHECK(ConfigError, batches == 1 && config.dist.shards.value_or(ranks) == ranks,
@@ -30,13 +48,10 @@ std::int64_t cuts_of(const RunConfig& config, int ranks) {
     return ranks;
   }
   if (config.dist.shards || config.train.deterministic) {
-    const std::int64_t cuts = config.dist.shards.value_or(cuts_in_deterministic_mode), pieces = batches * cuts;
-    const std::int64_t each = pieces / ranks;
-    HEARTH_CHECK(ConfigError, pieces % ranks == 0, "/dist/shards: ", batches, " batches of ", cuts,
+    const std::int64_t cuts = config.dist.shards.value_or(cuts_in_deterministic_mode);
+    HEARTH_CHECK(ConfigError, batches * cuts % ranks == 0, "/dist/shards: ", batches, " batches of ", cuts,
                  " pieces a step do not go round ", ranks, " ranks; give a multiple");
-    HEARTH_CHECK(ConfigError, !config.train.deterministic || (each & (each - 1)) == 0, "/dist/shards: ", each,
-                 " pieces for each of ", ranks,
-                 " ranks; in deterministic mode that is a power of 2, so that sums do not depend on the ranks");
+    check_pieces(config, cuts, ranks);
     return cuts;
   }
   return ranks / std::gcd(batches, static_cast<std::int64_t>(ranks));
@@ -81,10 +96,11 @@ bool StepPart::same_but_for_weights(const StepPart& other) const {
          std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
 }
 
-Ranks::Ranks(Collective& group, const RunConfig& config, FlatParameters& parameters, std::vector<NamedTensor> buffers)
+Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
+             std::vector<NamedTensor> buffers)
     : group_(group),
       deterministic_(config.train.deterministic),
-      cuts_(cuts_of(config, group.size())),
+      cuts_(cuts_of(config, cuts_batches, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(parameters),
       trace_(group),

@@ -57,9 +57,10 @@ struct StepWishes {
 
 class HEARTH_API Ranks {
  public:
-  /// Gives all ranks the values of rank 0. ConfigError where the pieces do not go round; PeerError where the ranks have
-  /// different models.
-  Ranks(Collective& group, const RunConfig& config, FlatParameters& parameters, std::vector<NamedTensor> buffers);
+  /// Gives all ranks the values of rank 0. Without `cuts_batches` each batch is one rank's. ConfigError where the
+  /// pieces do not go round; PeerError where the ranks have different models.
+  Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
+        std::vector<NamedTensor> buffers);
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }

@@ -191,7 +191,7 @@ void Session::build() {
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
   if (group_ != nullptr) {
-    ranks = std::make_unique<Ranks>(*group_, config, *parameters, model->buffers());
+    ranks = std::make_unique<Ranks>(*group_, config, task->rows_are_independent(), *parameters, model->buffers());
     if (config.dist.sync_batch_norm) nn::sync_batch_norm(*model, group_);
   }
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))
@@ -323,11 +323,13 @@ const Json& Session::data_fingerprint() {
 }
 
 void throw_diverged(const Session& session, const std::string& what) {
+  const bool travels_as_f16 = session.ranks && session.config().dist.wire == DType::f16;
   for (const FlatParameters::Entry& entry : session.parameters->entries())
     for (const double value : grad_of(entry.value).to_doubles())
       if (!std::isfinite(value))
         throw DivergedError(join_text(what, "; the first gradient that is not finite is that of \"", entry.name,
-                                      "\"; lower the learning rate, warm up longer, or clip the gradients"));
+                                      "\"; lower the learning rate, warm up longer, or clip the gradients",
+                                      travels_as_f16 ? "; dist.wire f16 holds none beyond 65504, bf16 does" : ""));
   throw DivergedError(join_text(what, "; all gradients are finite; lower the learning rate, or look at the data"));
 }
 

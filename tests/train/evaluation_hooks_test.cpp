@@ -216,6 +216,20 @@ TEST_F(Plateau, GoesOnBitForBit) {
   // Its options change numbers, so that another run cannot go on.
   EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)run("whole", {"train.epochs=13"}); }),
                "/train/reduce_lr_on_plateau");
+  std::vector<std::string> rarer = changes;
+  rarer.emplace_back("eval.every_epochs=2");
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)run("whole", rarer); }), "/eval/every_epochs");
+}
+
+TEST_F(EvaluationHooks, AScheduleOverAllStepsSaysWhereItsRateGoesOn) {
+  const std::string cosine = R"(schedule={"type": "cosine"})";
+  (void)run("cosine", {cosine});
+  EXPECT_PRED2(
+      contains, run("cosine", {cosine, "train.epochs=8"}).console,
+      "warning: the run is of 24 steps now and was of 12, so the schedule cosine goes on at 0.5 of the learning "
+      "rate, where it was at 0\n");
+  (void)run("constant");
+  EXPECT_EQ(run("constant", {"train.epochs=8"}).console.find("warning"), std::string::npos);
 }
 
 TEST_F(Plateau, ConfigurationsAreChecked) {

@@ -240,6 +240,21 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   session.write_interval();
 }
 
+/// What a schedule over all steps makes of another number of them; "" where the rate goes on as it was.
+std::string change_of_rate(const Session& session, const RunConfig& saved) {
+  const TrainOptions& train = saved.train;
+  const std::int64_t steps =
+      train.steps ? *train.steps
+                  : optim::steps_of_epochs(static_cast<double>(*train.epochs), session.plan.steps_per_epoch);
+  if (steps == session.plan.total_steps) return "";
+  const std::int64_t step = session.position.step;
+  const double before = saved.schedule.make({steps, session.plan.steps_per_epoch})->factor(std::min(step, steps));
+  const double now = session.schedule->factor(step);
+  if (before == now) return "";
+  return join_text("the run is of ", session.plan.total_steps, " steps now and was of ", steps, ", so the schedule ",
+                   saved.schedule.type(), " goes on at ", now, " of the learning rate, where it was at ", before);
+}
+
 }  // namespace
 
 void save_session(Session& session, const std::string& checkpoint_folder) {
@@ -324,6 +339,8 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
     result.warnings.push_back(text);
   }
   load_set(session, set, found.step, saved.config.precision);
+  if (const std::string change = change_of_rate(session, saved.config); !change.empty())
+    result.warnings.push_back(change);
   // Numbers of samples mean others by now.
   if (!changes.empty()) clear_bad_samples(session.data);
   // What ended it may be patient for longer now.

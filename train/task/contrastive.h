@@ -29,6 +29,8 @@ class HEARTH_API ContrastiveTask : public Task {
   models::InputInfo input_info() const override { return inputs_.info(); }
   nn::Inputs inputs(const Session&, const data::Batch& batch) const override;
   Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const override;
+  /// Partners in the same part alone would be told apart.
+  bool rows_are_independent() const override { return false; }
   const char* unit() const override { return "pairs"; }
   bool best_by_loss() const override { return true; }
   std::unique_ptr<Metrics> metrics() const override;

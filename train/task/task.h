@@ -55,6 +55,9 @@ class HEARTH_API Task {
   /// predicted.
   virtual Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const;
 
+  /// Whether the loss of a batch is made up of those of its parts, as a mean over rows that know nothing of each other
+  /// is. Where it is not, a batch stays whole: several processes take one or more each (`train.accumulate`).
+  virtual bool rows_are_independent() const { return true; }
   /// What the run's throughput counts: "images", "tokens".
   virtual const char* unit() const { return "samples"; }
   /// Evaluations are compared by their loss, else by their accuracy.

@@ -11,6 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
+#include "train/ranks.h"
 #include "train/session.h"
 #include "train/step.h"
 
@@ -90,7 +91,7 @@ std::unique_ptr<Session> session_of(const std::string& data, const std::string& 
   const test::TempDir folder;
   const std::string text = R"({"model": {"type": ")" + model + R"("}, "data": {"type": ")" + data +
                            R"(", "workers": 0}, "optimizer": {"type": "adam", "lr": 0.05},
-    "train": {"steps": 60, "batch_size": 12, "accumulate": 2}, "task": )" +
+    "train": {"steps": 60, "batch_size": 12, "accumulate": 4}, "task": )" +
                            task + more + "}";
   const std::string path = folder.write("run.json", {text.begin(), text.end()});
   return std::make_unique<Session>(load_config(path, {}), group);
@@ -240,6 +241,37 @@ TEST(ContrastiveTask, FindsPartners) {
   EXPECT_LT(before, 0.2);
   EXPECT_GT(record.at("recall_at_1").as_number(), 0.4);
   EXPECT_GT(record.at("accuracy").as_number(), 0.75) << "within a batch";
+}
+
+// A part of a batch would tell its own pairs apart alone.
+TEST(ContrastiveTask, BatchesStayWholeAmongRanks) {
+  const auto open = [](Collective* group) {
+    return session_of("points_partner", R"({"type": "contrastive", "shared_encoder": false})", "", "points_encoders",
+                      group);
+  };
+  const auto weights_after_steps = [&](Collective* group) {
+    const auto session = open(group);
+    data::Loader loader = session->make_train_loader();
+    const std::int64_t count = group == nullptr ? 4 : session->ranks->pieces();
+    for (; session->position.step < 3; ++session->position.step) {
+      std::vector<data::Batch> batches;
+      for (std::int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
+      if (session->ranks) (void)session->ranks->begin_step(batches, session->loss, {});
+      (void)training_step(*session, batches);
+    }
+    return session->parameters->values().to_doubles();
+  };
+  const std::vector<double> one = weights_after_steps(nullptr);
+  for (const int ranks : {1, 2, 4})
+    for (const std::string& failure : test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+           const std::vector<double> weights = weights_after_steps(&group);
+           ASSERT_EQ(weights.size(), one.size());
+           for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(weights[i], one[i], 1e-5) << ranks << " ranks";
+         }))
+      EXPECT_EQ(failure, "");
+  for (const std::string& failure :
+       test::failures_of_ranks(dist::loopback_groups(3), [&](Collective& group) { (void)open(&group); }))
+    EXPECT_PRED2(test::contains, failure, "4 batches a step do not go round 3 ranks whole");
 }
 
 TEST(ContrastiveTask, LossIsThatOfTheCosines) {
