@@ -67,9 +67,22 @@ class BackwardPass {
         deliver(inputs[i], std::move(gradients[i]), i < 64 && (open >> i & 1) != 0);
       }
     }
+    finish_leaves();
   }
 
  private:
+  /// Behind an op that gave no gradient nodes do not run, so that a leaf may wait for contributions that never come.
+  void finish_leaves() {
+    if (is_recomputing()) return;
+    for (const auto& [leaf, missing] : expected_)
+      if (missing > 0) finish_leaf(*leaf);
+  }
+
+  static void finish_leaf(GradState& state) {
+    if (state.pending.defined()) accumulate_leaf(state, take_pending(state), false);
+    call_all(state.ready_hooks, [](const auto& hook) { hook(); });
+  }
+
   static bool before(const std::shared_ptr<GradState>& a, const std::shared_ptr<GradState>& b) {
     return a->node->number() < b->node->number();
   }
@@ -160,10 +173,7 @@ class BackwardPass {
           add_pending(*state, std::move(gradient), open);
       }
       // In the backward pass of a recomputed part the last contribution is not known; the outer pass gets there later.
-      if (--expected_[state.get()] == 0 && !is_recomputing()) {
-        if (state->pending.defined()) accumulate_leaf(*state, take_pending(*state), false);
-        call_all(state->ready_hooks, [](const auto& hook) { hook(); });
-      }
+      if (--expected_[state.get()] == 0 && !is_recomputing()) finish_leaf(*state);
       return;
     }
     if (!gradient.defined()) return;  // this path contributes nothing

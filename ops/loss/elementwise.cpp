@@ -134,7 +134,8 @@ Tensor loss_of(const Tensor& x, const Tensor& target, const LossOptions& options
   HEARTH_CHECK(DTypeError, labels || x.dtype() == target.dtype() || autocast_dtype(), op, ": x is ", x.dtype(),
                " but target is ", target.dtype(), "; cast one of them");
   const ElementLossOp<loss> function{a, b, options.ignore_target, options.reduction, options.weight, pos_weight};
-  return record(function, x, labels ? target.to(x.dtype()) : target);
+  if (labels) return record(function, x, target.to(x.dtype()));
+  return record(function, x, row_of(loss).of_difference ? target : target.detach());
 }
 
 }  // namespace

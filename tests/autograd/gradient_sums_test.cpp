@@ -91,6 +91,31 @@ TEST(GradientSums, OneGradientHandedToATensorTwiceCountsTwice) {
   EXPECT_EQ(grad_of(plain).to_doubles(), (std::vector<double>{2, 2})) << "its own gradient as dy";
 }
 
+/// a + b, with a gradient for a alone.
+struct OfTheFirst {
+  static constexpr OpInfo info{.name = "of_the_first"};
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& a, const Tensor& b) const {
+    return test::map2(a, b, [](double x, double y) { return x + y; });
+  }
+  std::array<Tensor, 2> backward(const Saved&, Tensor dy, const NeedsGrad&) const { return {std::move(dy), Tensor()}; }
+};
+
+TEST(GradientSums, ALeafWithHooksGetsItsGradientWhereAnotherPathEnds) {
+  const Tensor w = leaf({3, 4}), x = Tensor::of<double>({2}, {1.0, 2.0});
+  int hooks = 0, ready = 0;
+  register_hook(w, [&](const Tensor& dw) {
+    ++hooks;
+    EXPECT_EQ(dw.to_doubles(), (std::vector<double>{1, 2}));
+    return Tensor();
+  });
+  on_grad_ready(w, [&] { ++ready; });
+  backward(total(record(OfTheFirst{}, multiply(w, x), multiply(w, w))));
+  EXPECT_EQ(grad_of(w).to_doubles(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(hooks, 1);
+  EXPECT_EQ(ready, 1);
+}
+
 TEST(GradientSums, AHookMayRegisterHooks) {
   const Tensor w = leaf({1, 2}), y = multiply(w, w);
   int calls = 0;
