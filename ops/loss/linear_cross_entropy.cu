@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/cuda/elementwise.h"
+#include "core/cuda/runtime.h"
 
 namespace hearth::kernels {
 namespace {
