@@ -55,11 +55,7 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
 
 DataParallel::~DataParallel() {
   *self_ = nullptr;
-  // The gradients' memory is theirs until they are done.
-  for (const Work& work : works_) try {
-      work.wait();
-    } catch (const Error&) {  // nobody asks for the sums any more
-    }
+  discard();
 }
 
 void DataParallel::agree() {
@@ -112,6 +108,11 @@ std::string DataParallel::bucket_name(std::size_t number) const {
 void DataParallel::overlap_next(bool on) { overlap_ = on && options_.overlap; }
 
 void DataParallel::discard() {
+  // The gradients' memory is theirs until they are done.
+  for (const Work& work : works_) try {
+      work.wait();
+    } catch (const Error&) {  // nobody asks for the sums any more
+    }
   works_.clear();
   std::fill(arrived_.begin(), arrived_.end(), char{0});
   for (std::size_t i = 0; i < buckets_.size(); ++i) missing_[i] = buckets_[i].parameters;

@@ -70,6 +70,10 @@ void Optimizer::set_lr(double lr) {
 }
 
 void Optimizer::step(double lr, double grad_scale) {
+  // What refuses the update does so before it counts.
+  check_parameters();
+  check_values();
+  parameters_->begin_update(this);
   begin_step(lr, grad_scale);
   apply();
 }

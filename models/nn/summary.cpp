@@ -49,14 +49,19 @@ class Reporter final : public CallObserver {
 /// Evaluation behaviour for a while, so that looking at a model does not move its running statistics.
 class EvaluationScope {
  public:
-  explicit EvaluationScope(Module& module) : module_(module), was_training_(module.is_training()) { module_.eval(); }
-  ~EvaluationScope() { module_.train(was_training_); }
+  explicit EvaluationScope(Module& module) {
+    module.for_each_module([&](Module& part) { before_.emplace_back(&part, part.is_training()); });
+    module.eval();
+  }
+  ~EvaluationScope() {
+    // Parents come first, and set their parts.
+    for (const auto& [part, was_training] : before_) part->train(was_training);
+  }
   EvaluationScope(const EvaluationScope&) = delete;
   EvaluationScope& operator=(const EvaluationScope&) = delete;
 
  private:
-  Module& module_;
-  bool was_training_;
+  std::vector<std::pair<Module*, bool>> before_;
 };
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <mutex>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "autograd/backward.h"
@@ -286,6 +288,21 @@ TEST(DataParallel, ASecondBackwardBeforeReduceIsRefused) {
     EXPECT_THROW(DataParallel(group, *net.flat, {.bucket_mb = 0}), ConfigError);
     EXPECT_THROW(DataParallel(group, *net.flat, {.first_bucket_mb = -1}), ConfigError);
     EXPECT_THROW(DataParallel(group, *net.flat, {.bucket_mb = NAN}), ConfigError);
+  });
+}
+
+// The sums that have begun are done before the gradients are written anew.
+TEST(DataParallel, DiscardedSumsDoNotReachTheNextGradients) {
+  run_ranks(2, [](Collective& group) {
+    const Net net({3}, 1);
+    DataParallel parallel(group, *net.flat);
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    backward(net.loss(100));
+    parallel.discard();
+    net.flat->zero_grads();
+    backward(net.loss(1));
+    parallel.reduce();
+    EXPECT_EQ(net.grad(0), 2);
   });
 }
 

@@ -323,6 +323,10 @@ TEST(ModuleSummary, RowsNameModules) {
   EXPECT_EQ(rows[2].path, "right");
   EXPECT_EQ(rows[2].output, Shape({4, 5}));
   EXPECT_TRUE(branch.is_training());
+  branch.right.eval();
+  (void)nn::summarize(branch, {Tensor::zeros({4, 5})});
+  EXPECT_TRUE(branch.left.is_training());
+  EXPECT_FALSE(branch.right.is_training()) << "each part as it was";
 }
 
 TEST(Initialize, DependsOnSeedAndNameOnly) {

@@ -100,6 +100,14 @@ TEST(Optimizer, ClippingCountsForOneStep) {
   EXPECT_THROW((void)sgd.clip_grad_norm(1), DivergedError);
 }
 
+TEST(Optimizer, ARefusedStepCountsForNothing) {
+  ToyParameters toy;
+  optim::Adam adam(toy.flat(), {.lr = 1});
+  toy.flat().zero_grads();
+  EXPECT_THROW(adam.step(), UsageError) << "no gradient has arrived";
+  EXPECT_EQ(adam.steps(), 0);
+}
+
 TEST(Optimizer, OutlivesItsParametersOnlyToSaySo) {
   auto toy = std::make_unique<ToyParameters>();
   optim::Sgd sgd(toy->flat(), {.lr = 1});
