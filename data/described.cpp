@@ -237,7 +237,7 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
                ": data of the program's own is opened as the configuration says; change it by --set data.FIELD=...");
   DataSplits data = described_data(configured, facts);
   if (facts.kind == "table") {
-    const TablePointer rows = open_rows(configured, facts.table, path);
+    const TablePointer rows = open_rows(configured, facts.table, path, true);
     HEARTH_CHECK(DataError, rows->has_targets(), path, ": has no target \"", facts.table->target,
                  "\", which an evaluation compares with");
     data.test = rows;

@@ -156,14 +156,14 @@ DiskBlocks::Found DiskBlocks::get(const std::string& key, std::size_t bytes) {
 
 void DiskBlocks::put(const std::string& key, std::span<const std::byte> block) {
   const std::uint64_t bytes = front_bytes + block.size();
-  {
-    const std::lock_guard lock(mutex_);
-    if (!fault_.empty() || bytes > limit_) return;
-    make_space(bytes);
-  }
   const std::string name = name_of(key);
   const fs::path part = directory_ / sibling_of(name);
   try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!fault_.empty() || bytes > limit_) return;
+      make_space(bytes);
+    }
     FileWriter file(part, FileWriter::Mode::truncate);
     file.append(front_of(key, block));
     file.append(block);

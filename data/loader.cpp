@@ -403,6 +403,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
         space.kept =
             std::mismatch(samples.begin(), samples.begin() + *space.kept, tried.begin()).first - samples.begin();
       made.batch.samples = tried = std::move(samples);
+      made.batch.tokens = made.batch.positions = 0;
       try {
         maker_->fill(made.batch, space, cancelled);
         return;

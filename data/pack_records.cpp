@@ -89,9 +89,15 @@ void write_samples(const fs::path& path, const File& file, const PackOptions& op
 
 void write_index(const fs::path& path, const Part& part) {
   const std::vector<std::uint32_t> labels(part.labels.begin(), part.labels.end());
+  // All samples have names, or it is as if none had.
   std::string names;
-  for (std::int64_t i = 0; i < part.images->size() && !part.images->sample_name(i).empty(); ++i)
+  for (std::int64_t i = 0; i < part.images->size(); ++i) {
+    if (part.images->sample_name(i).empty()) {
+      names.clear();
+      break;
+    }
     names += part.images->sample_name(i) + '\0';
+  }
   RecordWriter writer(path, 2);
   writer.add({little_endian(labels)});
   writer.add({bytes_of(names)});

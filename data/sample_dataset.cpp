@@ -81,9 +81,10 @@ Batch SampleDataset::collate(const std::vector<TensorSample>& samples) const {
   for (std::size_t which = 0; which < samples[0].size(); ++which)
     batch.set(samples[0][which].first, stacked(samples, which));
   const Tensor labels = batch.find("labels");
-  if (labels.defined() && labels.dtype() == DType::i64 && labels.rank() > 1) {
+  if (labels.defined() && labels.dtype() == DType::i64) {
     const std::span all(labels.data<const std::int64_t>(), static_cast<std::size_t>(labels.size()));
-    batch.counted = labels.size() - std::count(all.begin(), all.end(), ignored_label);
+    const std::int64_t ignored = std::count(all.begin(), all.end(), ignored_label);
+    if (labels.rank() > 1 || ignored > 0) batch.counted = labels.size() - ignored;
   }
   return batch;
 }

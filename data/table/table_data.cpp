@@ -167,13 +167,12 @@ double input_of(const CsvText& csv, std::size_t row, std::size_t at, const Colum
   return require_number(csv, row, at, how_to_mark_missing);
 }
 
-RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool needs_target,
+RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool has_target,
                 std::optional<Missing> to_learn = std::nullopt) {
   RawRows rows;
   rows.count = static_cast<std::int64_t>(csv.rows.size());
   std::vector<std::size_t> inputs;
   for (const Column& column : facts.columns) inputs.push_back(column_named(csv, column.name, ""));
-  const bool has_target = needs_target || std::ranges::count(csv.names, facts.target) > 0;
   const std::size_t target = has_target ? column_named(csv, facts.target, " of the target") : 0;
   for (std::size_t row = 0; row < csv.rows.size(); ++row) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -436,16 +435,18 @@ Splits table_splits(const Datasets::Component& data, const FactsPointer& known) 
   return arrays_data(*arrays, known);
 }
 
-TablePointer open_rows(const Datasets::Component& data, const FactsPointer& facts, const std::string& path) {
+TablePointer open_rows(const Datasets::Component& data, const FactsPointer& facts, const std::string& path,
+                       bool with_targets) {
   RawRows rows;
   if (const auto* const csv = data.options<CsvOptions>()) {
-    rows = rows_of(read_csv(path, csv->delimiter[0], csv->header), *facts, false);
+    const CsvText text = read_csv(path, csv->delimiter[0], csv->header);
+    rows = rows_of(text, *facts, with_targets && std::ranges::count(text.names, facts->target) > 0);
   } else {
     HEARTH_CHECK(UsageError, data.options<ArraysOptions>() != nullptr, path, ": the run was trained on no table");
     const bool is_archive = path.ends_with(".npz");
     NumpyArray x = read_numpy(path, "x");
     const std::optional<NumpyArray> y =
-        is_archive && has_array(path, "y") ? std::optional(read_numpy(path, "y")) : std::nullopt;
+        with_targets && is_archive && has_array(path, "y") ? std::optional(read_numpy(path, "y")) : std::nullopt;
     rows = rows_of(std::move(x), y ? &*y : nullptr, *facts);
   }
   fill_missing(rows, *facts, path);

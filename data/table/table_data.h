@@ -51,9 +51,10 @@ HEARTH_API Splits arrays_data(const ArraysOptions& options, const std::shared_pt
 Splits table_splits(const Datasets::Component& data, const std::shared_ptr<const TableFacts>& known);
 
 /// Rows of another file, as a model that was trained with these facts takes them: PATH.csv by the names of its columns,
-/// of which the target may be missing; or PATH.npz with arrays x and, perhaps, y; or the inputs PATH.npy. `data` is the
-/// configured dataset: of type csv or arrays. UsageError for other data.
+/// of which the target may be missing; or PATH.npz with arrays x and, perhaps, y; or the inputs PATH.npy. Targets are
+/// read `with_targets` only, so that predictions do not depend on what stands there. `data` is the configured dataset:
+/// of type csv or arrays. UsageError for other data.
 HEARTH_API TablePointer open_rows(const Datasets::Component& data, const std::shared_ptr<const TableFacts>& facts,
-                                  const std::string& path);
+                                  const std::string& path, bool with_targets);
 
 }  // namespace hearth::data

@@ -33,10 +33,16 @@ TokenizerPointer tokenizer_of(const TextData& options) {
   return make_tokenizer(options.tokenizer, documents_of(files, options.documents));
 }
 
-/// Removes what an earlier packing left, which would be taken for a part of this one. A folder without ids for training
-/// is refused, so that one where this went wrong halfway is: they are removed first and written last.
+/// In a folder whose pack is not finished.
+constexpr const char* unfinished_name = "unfinished-pack";
+
+/// Refuses a folder that holds something else. Removes what a packing that was interrupted left, which would be taken
+/// for a part of this one.
 void begin_folder(const std::string& folder, const Tokenizer& tokenizer, const Tokenizer* source_tokenizer) {
   make_directories(folder);
+  HEARTH_CHECK(UsageError, file_exists(fs::path(folder) / unfinished_name) || list_directory(folder).empty(), folder,
+               ": is not empty; remove the folder, or name another");
+  write_file_synced(fs::path(folder) / unfinished_name, "");
   for (const char* part : part_names)
     for (const char* ending : {".tokens", ".source.tokens", ".target.tokens"})
       remove_file(fs::path(folder) / (std::string(part) + ending));
@@ -177,6 +183,7 @@ std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::st
   else
     files = text->packed.empty() ? pack_files(*text, folder) : pack_parts(*text, folder);
   std::reverse(files.begin(), files.end());
+  remove_file(fs::path(folder) / unfinished_name);
   return files;
 }
 

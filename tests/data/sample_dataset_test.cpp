@@ -38,6 +38,20 @@ TEST(SampleDataset, IsStackedInOrder) {
   EXPECT_EQ(loader.next()["x"].to_doubles(), std::vector<double>(6, 4.0)) << "the incomplete last batch";
 }
 
+TEST(SampleDataset, IgnoredLabelsAreNotCounted) {
+  const Numbers set(1);
+  const auto counted = [&](const std::vector<std::int64_t>& labels) {
+    std::vector<TensorSample> samples;
+    for (const std::int64_t label : labels)
+      samples.push_back({{"labels", Tensor::full({}, static_cast<double>(label), DType::i64)}});
+    const Batch batch = set.collate(samples);
+    return batch.count();
+  };
+  EXPECT_EQ(counted({3, ignored_label, 0, ignored_label}), 2);
+  EXPECT_EQ(counted({ignored_label}), 0);
+  EXPECT_EQ(counted({1, 2, 3}), 3);
+}
+
 TEST(SampleDataset, ShufflesAsAFunctionOfSeedAndEpoch) {
   const auto set = std::make_shared<Numbers>(32);
   const auto epochs = [&](int workers) {

@@ -197,7 +197,7 @@ TEST_F(CsvTest, NumbersFarFromZeroKeepWhatTheyDifferBy) {
   const auto kept = std::make_shared<const TableFacts>(table_facts_of(parse_json(to_text(to_json(facts)), "t")));
   EXPECT_EQ(*kept, facts);
   write(text + ",,0\n", "new.csv");
-  const TablePointer predicted = open_rows(component, kept, folder / "new.csv");
+  const TablePointer predicted = open_rows(component, kept, folder / "new.csv", true);
   for (int i = 0; i < rows; ++i) EXPECT_EQ(x(predicted, i), x(trained.train, i));
   EXPECT_EQ(x(predicted, rows), (std::vector<float>{0, 0})) << "the mean";
 }
@@ -259,12 +259,17 @@ TEST_F(CsvTest, RowsOfOtherFilesBecomeTheSameInputs) {
   const auto facts = std::make_shared<const TableFacts>(table_facts_of(to_json(table(trained.train).facts())));
   EXPECT_EQ(*facts, table(trained.train).facts());
   write("colour,extra,size\nred,x,5\n,x,3\n", "new.csv");
-  const TablePointer rows = open_rows(component, facts, folder / "new.csv");
+  const TablePointer rows = open_rows(component, facts, folder / "new.csv", true);
   EXPECT_FALSE(rows->has_targets());
   EXPECT_EQ(x(rows, 0), x(trained.train, 2));
   EXPECT_EQ(x(rows, 1), (std::vector<float>{0, 0, 1}));
   write("colour\nred\n", "new.csv");
-  EXPECT_TRUE(contains(error_message<DataError>([&] { open_rows(component, facts, folder / "new.csv"); }),
+  // What stands in the target's column is nothing to a prediction.
+  write("size,colour,y\n5,red,\n", "unknown.csv");
+  EXPECT_EQ(x(open_rows(component, facts, folder / "unknown.csv", false), 0), x(trained.train, 2));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { open_rows(component, facts, folder / "unknown.csv", true); }),
+                       "is none of the 2 classes"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { open_rows(component, facts, folder / "new.csv", true); }),
                        "has no column \"size\"; it has \"colour\""));
   // The training's file may be another one by now: what was learned stays.
   DataFacts all = facts_of(trained);

@@ -60,7 +60,7 @@ int predict_rows(const Arguments& arguments, Session& session) {
   const EvaluationScope as_in_evaluations(session);
   for (std::size_t input = 1; input < arguments.positional().size(); ++input) {
     const std::string& path = arguments.positional()[input];
-    const data::TablePointer table = data::open_rows(session.config().data, trained.shared_facts(), path);
+    const data::TablePointer table = data::open_rows(session.config().data, trained.shared_facts(), path, false);
     for (std::int64_t first = 0; first < table->size(); first += rows_at_once) {
       const std::int64_t count = std::min(rows_at_once, table->size() - first);
       const Tensor outputs = outputs_of(session, *table, first, count);

@@ -247,6 +247,11 @@ TEST(PackedDocumentsTest, AreReadFromTokenFiles) {
   folder.write("a.txt", {text.begin(), text.end()});
   const std::string packed = (folder / "packed").string();
   pack_text(datasets().parse(node(folder, "")), packed);
+  EXPECT_FALSE(file_exists(packed + "/unfinished-pack"));
+  for (const std::string& full : {packed, folder.path().string()})
+    EXPECT_PRED2(test::contains,
+                 test::error_message<UsageError>([&] { pack_text(datasets().parse(node(folder, "")), full); }),
+                 "is not empty");
   const DataSplits one = make_data(node(folder, "")),
                    other = make_data(parse_json(
                        R"({"type": "text", "packing": true, "length": 32, "packed": ")" + packed + "\"}", "run.json"));

@@ -287,6 +287,7 @@ TEST(TextDataTest, PackedHasTheSplitsOfTheRun) {
                         {text, from, R"(, "packing": true)"},
                         {pair, pairs_from, R"(, "split_seed": 3)"}}) {
     SCOPED_TRACE(c.begin + c.from + c.more);
+    std::filesystem::remove_all(out);
     const auto files = pack_text(dataset(c.begin + c.from + c.more + held + "}"), out);
     EXPECT_EQ(files.size(), c.begin == pair ? 4u : 2u);
     EXPECT_FALSE(std::filesystem::exists(out + "/whole.tokens"));
@@ -370,6 +371,7 @@ TEST(TextDataTest, WhatIsHalfPackedIsRefused) {
     pack(small);
     EXPECT_NE(make_data(node(packed)).test, nullptr);
     std::string message;
+    std::filesystem::remove_all(out);
     {
       const FileSizeLimit limit(16'384);
       message = error_message<FileError>([&] { pack(large); });
