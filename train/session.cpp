@@ -253,6 +253,11 @@ void Session::request_stop(const std::string& reason) {
 
 void Session::register_state() {
   parameters->register_masters(model_state);
+  // Those that are not trained are no less the model's.
+  const std::vector<NamedTensor> all = model->parameters();
+  const std::vector<std::size_t> tied = tied_to(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].frozen && tied[i] == i) model_state.add(all[i].name, all[i].tensor);
   for (const NamedTensor& buffer : model->buffers()) model_state.add(buffer.name, buffer.tensor);
   if (optimizer) optimizer->register_state(training_state);
   if (ema) ema->register_state(training_state);

@@ -56,7 +56,7 @@ std::string non_finite_text(const std::string& name, const Tensor& value) {
   return found.any() ? join_text(name, ": ", found.text(), " of ", on_host.size(), " values") : std::string();
 }
 
-/// What keeps values from being those of `to`: some are not finite, or would not be in its narrower type; "" if
+/// What keeps values from being those of `to`: some are not finite, or would not be in its smaller type; "" if
 /// nothing.
 std::string fault_of(const NamedTensor& to, const Tensor& value) {
   const std::string fault = non_finite_text(to.name, value);

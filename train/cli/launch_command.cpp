@@ -69,6 +69,15 @@ void pass_on(int descriptor, int rank) {
 class Launch {
  public:
   Launch(int size, std::vector<std::string> words) : size_(size), words_(std::move(words)) {}
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  /// Ends what an exception has left.
+  ~Launch() {
+    for (Rank& rank : ranks_) {
+      if (rank.pid > 0 && rank.code < 0) kill(rank.pid, SIGKILL), waitpid(rank.pid, nullptr, 0);
+      if (rank.output.joinable()) rank.output.join();
+    }
+  }
 
   /// Runs all ranks to their end; the exit code of the first that failed, 0 where none did.
   int run() {
@@ -101,7 +110,12 @@ class Launch {
     arguments.push_back(nullptr);
     const std::string threads = std::to_string(std::max(1, cpu::threads() / size_));
     const pid_t launcher = getpid(), pid = fork();
-    HEARTH_CHECK(DeviceError, pid >= 0, "launch: rank ", rank, " cannot be started: ", std::strerror(errno));
+    if (pid < 0) {
+      const int error = errno;
+      for (const int end : ends)
+        if (end >= 0) close(end);
+      throw DeviceError(join_text("launch: rank ", rank, " cannot be started: ", std::strerror(error)));
+    }
     if (pid == 0) {
       // No rank outlives the launcher, whatever ends it; signals from a terminal come by it.
       prctl(PR_SET_PDEATHSIG, SIGKILL);

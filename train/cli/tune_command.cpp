@@ -100,7 +100,7 @@ Tuning try_up_to(std::int64_t estimated, const Arguments& arguments, int steps) 
       continue;
     }
     print(trials.back());
-    flat = trials.back().per_s > 1.03 * trials[tuning.best].per_s ? 0 : flat + 1;
+    flat = trials.size() == 1 || trials.back().per_s > 1.03 * trials[tuning.best].per_s ? 0 : flat + 1;
     if (trials.back().per_s > trials[tuning.best].per_s) tuning.best = trials.size() - 1;
   }
   return tuning;

@@ -284,7 +284,7 @@ double lr_factor(const TrainOptions& options) {
 namespace {
 
 /// Far more than any run says of itself.
-constexpr ReadLimit config_limit{std::uint64_t{1} << 20, "configurations"};
+constexpr std::uint64_t config_limit = std::uint64_t{1} << 20;
 
 /// The keys that --set takes without their section, as options of `hearth train` give them.
 std::string with_section(const std::string& assignment) {
@@ -316,7 +316,9 @@ std::string fault_of_name(const std::string& name) {
 }  // namespace
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  Json root = read_json(path, config_limit);
+  // That of a run has all keys, and is larger than the one that was given.
+  const bool is_resolved = std::filesystem::path(path).filename() == "config.json";
+  Json root = read_json(path, {is_resolved ? 16 * config_limit : config_limit, "configurations"});
   for (const std::string& assignment : overrides) apply_override(root, with_section(assignment));
   if (root.is_object()) {
     if (!root.find("name")) root.set("name", std::filesystem::path(path).stem().string());

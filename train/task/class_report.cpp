@@ -46,9 +46,12 @@ void report_each_class(const ConfusionMatrix& matrix, const std::vector<std::str
   std::vector<std::int64_t> order(static_cast<std::size_t>(matrix.classes()));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (matrix.classes() > few_classes) {
+    std::vector<double> f1;
+    for (const std::int64_t label : order) f1.push_back(matrix.f1(label));
     std::erase_if(order, [&](std::int64_t label) { return samples(label) == 0; });
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return matrix.f1(a) < matrix.f1(b); });
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return f1[static_cast<std::size_t>(a)] < f1[static_cast<std::size_t>(b)];
+    });
     if (order.size() > worst_classes) {
       order.resize(worst_classes);
       sections.paragraph(join_text("The ", worst_classes, " classes with the lowest F1 of ", matrix.classes()));

@@ -62,6 +62,9 @@ struct TwoEncoders : nn::Module {
   }
   Tensor forward_inputs(const nn::Inputs& inputs) override { return concat({first(inputs[0]), second(inputs[1])}, 0); }
 };
+struct HalfFrozen : TwoEncoders {
+  HalfFrozen() { first.freeze(); }
+};
 
 void add_own_once() {
   static const bool added = [] {
@@ -80,6 +83,8 @@ void add_own_once() {
     models::add("points_encoders", [](const models::InputInfo&) -> std::unique_ptr<nn::Module> {
       return std::make_unique<TwoEncoders>();
     });
+    models::add("points_half_frozen",
+                [](const models::InputInfo&) -> std::unique_ptr<nn::Module> { return std::make_unique<HalfFrozen>(); });
     return true;
   }();
   (void)added;
@@ -241,6 +246,22 @@ TEST(ContrastiveTask, FindsPartners) {
   EXPECT_LT(before, 0.2);
   EXPECT_GT(record.at("recall_at_1").as_number(), 0.4);
   EXPECT_GT(record.at("accuracy").as_number(), 0.75) << "within a batch";
+}
+
+TEST(SampleTasks, FrozenParametersAreSavedWithTheModel) {
+  const test::TempDir folder;
+  const auto open = [] {
+    return session_of("points_partner", R"({"type": "contrastive", "shared_encoder": false})", "",
+                      "points_half_frozen");
+  };
+  const auto frozen = [](const Session& session) { return dynamic_cast<HalfFrozen&>(*session.model).first.weight; };
+  const auto one = open(), other = open();
+  EXPECT_EQ(one->parameters->entries().size(), 2U);
+  frozen(*one).fill_(0.5);
+  one->model_state.save(folder / "model.safetensors", {});
+  EXPECT_NE(frozen(*other).to_doubles(), frozen(*one).to_doubles());
+  other->model_state.load(folder / "model.safetensors");
+  EXPECT_EQ(frozen(*other).to_doubles(), frozen(*one).to_doubles());
 }
 
 // A part of a batch would tell its own pairs apart alone.
