@@ -12,6 +12,7 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/class_names.h"
 #include "data/order.h"
 #include "data/prepare.h"
 
@@ -104,7 +105,7 @@ class ShardImages : public ImageDataset {
         const std::optional<std::int32_t> label = labels.of(found.label);
         HEARTH_CHECK(DataError, label.has_value(), shards_[shard]->name(), ": ", found.name, " at offset ",
                      found.offset, ": the label \"", found.label, "\" is none of the ", common_->classes.size(),
-                     " classes");
+                     " classes; a training names all of them in data.classes");
         samples_.push_back({found.offset, found.bytes, found.checksum, *label});
         if (has_names) names_.push_back(std::move(found.name));
       }
@@ -335,7 +336,7 @@ ImageSplits open_shards(const ShardOptions& options, std::shared_ptr<const Shard
     files = files_of(options, *kind);
     common->shape.channels = options.channels;
   }
-  if (!options.classes.empty()) common->classes = options.classes;
+  if (!options.classes.empty()) common->classes = distinct_classes(options.classes);
   ImageSplits splits;
   splits.statistics = common->statistics;
   ImageDatasetPointer* const opened[] = {&splits.train, &splits.valid, &splits.test};

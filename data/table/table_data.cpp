@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "data/class_names.h"
 #include "data/order.h"
 #include "data/table/csv.h"
 #include "data/table/npy.h"
@@ -148,7 +149,8 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
   const bool is_class = options.target_type == TargetType::category ||
                         (options.target_type == TargetType::by_content &&
                          !is_numbers(csv, target, "or set data.target_type to \"category\" if its values are classes"));
-  if (is_class) facts.classes = options.classes.empty() ? values_of(csv, target, train) : options.classes;
+  if (is_class)
+    facts.classes = options.classes.empty() ? values_of(csv, target, train) : distinct_classes(options.classes);
   return facts;
 }
 
@@ -185,7 +187,7 @@ RawRows rows_of(const CsvText& csv, const TableFacts& facts, bool has_target,
     } else {
       const auto at = std::ranges::find(facts.classes, field);
       HEARTH_CHECK(DataError, at != facts.classes.end(), csv.place(row, target), ": \"", field, "\" is none of the ",
-                   facts.classes.size(), " classes");
+                   facts.classes.size(), " classes; a training names all of them in data.classes");
       rows.labels.push_back(at - facts.classes.begin());
     }
   }
@@ -270,7 +272,8 @@ TableFacts facts_of_arrays(const NumpyArray& x, const NumpyArray& y, const Array
   const double greatest = y.values.empty() ? 0 : *std::ranges::max_element(y.values);
   HEARTH_CHECK(DataError, greatest >= 0 && greatest < 1e6, y.name, ": the greatest label is ", greatest,
                "; classes are numbered from 0, below a million; set data.target_type to \"number\" for regression");
-  facts.classes = options.classes.empty() ? numbered_classes(static_cast<std::int64_t>(greatest) + 1) : options.classes;
+  facts.classes = options.classes.empty() ? numbered_classes(static_cast<std::int64_t>(greatest) + 1)
+                                          : distinct_classes(options.classes);
   return facts;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "data/class_names.h"
 #include "data/source.h"
 #include "data/text/labelled.h"
 #include "data/text/text_parts.h"
@@ -79,17 +80,11 @@ std::vector<std::int64_t> numbers_of(const LabelledLines& lines, const std::vect
 /// The classes of a set whose training text have these labels.
 std::vector<std::string> classes_of(const std::vector<std::string_view>& labels,
                                     const std::vector<std::string>& given) {
-  std::vector<std::string> sorted = given;
-  if (given.empty()) sorted.assign(labels.begin(), labels.end());
+  if (!given.empty()) return distinct_classes(given);
+  std::vector<std::string> sorted(labels.begin(), labels.end());
   std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (given.empty()) {
-    sorted.erase(std::unique(twice, sorted.end()), sorted.end());
-    return sorted;
-  }
-  HEARTH_CHECK(ConfigError, twice == sorted.end(), "/data/classes: \"", *twice,
-               "\" is there twice; name each class once, in the order of their numbers");
-  return given;
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
 }
 
 /// Tokens of lines, none of which makes an empty row.

@@ -170,6 +170,9 @@ TEST_F(CsvTest, TargetsAreNumbersOrClasses) {
   EXPECT_TRUE(
       contains(error_message<DataError>([&] { data(rest + R"(, "target_type": "category", "classes": ["0"])"); }),
                "line 3, column \"y\": \"1\" is none of the 1 classes"));
+  EXPECT_TRUE(contains(
+      error_message<ConfigError>([&] { data(rest + R"(, "target_type": "category", "classes": ["0", "1", "0"])"); }),
+      "/data/classes: \"0\" is there twice"));
   EXPECT_TRUE(contains(error_message<DataError>([&] { data(R"("target": "z")"); }), "has no column \"z\""));
 }
 

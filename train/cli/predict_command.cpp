@@ -7,6 +7,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "core/io/file.h"
 #include "data/formats/image_folder.h"
 #include "data/text/labelled.h"
 #include "ops/shape/concat.h"
@@ -189,7 +190,7 @@ int predict_by_task(const Kind& kind, const Arguments& arguments, std::unique_pt
   const std::vector<std::string> inputs = given_inputs(arguments);
   HEARTH_CHECK(UsageError, !inputs.empty(), "predict: no file is named; use ", kind.usage);
   const std::string folder = arguments.value("--out").value_or(".");
-  std::filesystem::create_directories(folder);
+  make_directories(folder);
   const EvaluationScope as_in_evaluations(*session);
   for (const std::string& input : inputs)
     std::cout << to_text(session->task->predict(*session, input, folder)) << std::endl;
