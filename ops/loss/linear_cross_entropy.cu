@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/cuda/elementwise.h"
-#include "core/cuda/runtime.h"
 
 namespace hearth::kernels {
 namespace {
@@ -37,8 +36,7 @@ __global__ void scale_elements(const acc_t<T>* from, const acc_t<T>* dy, const d
 
 // With some 150 operations a byte, adding to the sums of w's gradient takes a tenth of a chunk's time at 2000 rows.
 std::int64_t head_rows(cuda::Stream& stream, std::int64_t row_bytes) {
-  const auto memory = static_cast<std::int64_t>(cuda::state_of(stream.device()).properties.totalGlobalMem);
-  return std::max<std::int64_t>(2048, memory / 12 / row_bytes);
+  return std::max<std::int64_t>(2048, cuda::device_info(stream.device()).memory_bytes / 12 / row_bytes);
 }
 
 void scale_gradient(cuda::Stream& stream, const Tensor& from, const Tensor& dy, const Tensor& row_weight, double factor,
