@@ -137,6 +137,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
     state->low_precision = view_of(low_precision_);
     state->low_precision_version = rounded_;
   }
+  if (instead && !split_) state->master = entry.master;
   Tensor value = instead ? view_of(low_precision_) : entry.master;
   if (split_ && !instead) {
     value = Tensor::view(split_->wide.storage(), handle.shape(), contiguous_strides(handle.shape()),

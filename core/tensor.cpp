@@ -218,7 +218,9 @@ void Tensor::copy_from(const Tensor& source) const {
 void Tensor::fill_(double value) const {
   if (detail::write_check != nullptr) detail::write_check("fill_", *this, nullptr);
   if (leaves_blank && device().is_cpu()) return;
-  copy_elements(full(shape(), value, dtype(), device()), *this);
+  if (!is_contiguous()) return copy_elements(full(shape(), value, dtype(), device()), *this);
+  storage()->bump_version();
+  run_on(device(), [&](auto& stream) { kernels::fill(stream, dtype(), bytes(), size(), value); });
 }
 
 double Tensor::item() const {

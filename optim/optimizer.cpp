@@ -121,6 +121,8 @@ void Optimizer::begin_step(double lr, double grad_scale) {
 void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, begun_ > 0,
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
+  HEARTH_CHECK(UsageError, clip_ == 1.0,
+               "optimizer: clip_grad_norm() after begin_step(), which takes the factor for the update; clip before it");
   check_parameters();
   check_values();
   const Shards* const shards = parameters_->shards();

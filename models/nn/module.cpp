@@ -31,8 +31,15 @@ void check_not_flat(Module& module, const char* advice, F&& is_replaced) {
   }
 }
 
-/// `copy` of a parameter, and trained if that is.
-Tensor trained_as(const Tensor& own, const Tensor& copy) { return needs_grad(own) ? requires_grad(copy) : copy; }
+/// A copy of a parameter in its place: trained or frozen as that one is, and with its hooks.
+Tensor trained_as(const Tensor& own, const Tensor& copy) {
+  if (own.grad_state() == nullptr) return copy;
+  Tensor leaf = requires_grad(copy);
+  leaf.grad_state()->frozen = own.grad_state()->frozen;
+  leaf.grad_state()->hooks = own.grad_state()->hooks;
+  leaf.grad_state()->ready_hooks = own.grad_state()->ready_hooks;
+  return leaf;
+}
 
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
@@ -230,7 +237,11 @@ void Module::to(Device device) {
 void Module::freeze(bool on) {
   check_not_flat(*this, "call freeze() before FlatParameters are made, or keep an nn::FreezeScope for a while",
                  [](const Tensor&) { return true; });
-  replace_parameters([&](const Tensor& own) { return on ? own.detach() : requires_grad(own.detach()); });
+  replace_parameters([&](const Tensor& own) {
+    const Tensor leaf = trained_as(own, on ? own.detach() : requires_grad(own.detach()));
+    if (leaf.grad_state() != nullptr) leaf.grad_state()->frozen = on;
+    return leaf;
+  });
   for_each_parameter([&](OwnTensor& own) { own.frozen = on; });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/grad_state.h"
 #include "core/io/safetensors.h"
 #include "models/nn/module.h"
 #include "models/weights/weights.h"
@@ -17,6 +18,16 @@ std::vector<NamedTensor> tensors_of(Module& module) {
   return tensors;
 }
 
+/// What a file has of it: of weights in O2 the f32 values.
+Tensor kept(const NamedTensor& named, const std::string& path) {
+  if (!is_flat(*named.tensor)) return *named.tensor;
+  const Tensor& master = named.tensor->grad_state()->master;
+  HEARTH_CHECK(UsageError, master.defined() || size_of(named.tensor->dtype()) > 2, path, ": nothing is saved: of \"",
+               named.name, "\" ranks have a part of the f32 values each; save those of a State that "
+               "FlatParameters::register_masters() was given");
+  return master.defined() ? master : *named.tensor;
+}
+
 }  // namespace
 
 void save(Module& module, const std::string& path) {
@@ -26,7 +37,7 @@ void save(Module& module, const std::string& path) {
     HEARTH_CHECK(UsageError, !named.uninitialized, path, ": nothing is saved: \"", named.name, "\" ",
                  named.tensor->shape(),
                  " was never initialized; call nn::initialize(model, seed), or load its weights first");
-    const Tensor host = named.tensor->to(Device{}).contiguous();
+    const Tensor host = kept(named, path).to(Device{}).contiguous();
     on_host.push_back(host);
     entries.push_back({named.name, host.dtype(), host.shape(), {host.bytes(), host.byte_size()}});
   }

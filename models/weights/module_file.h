@@ -11,8 +11,9 @@ namespace hearth::nn {
 class Module;
 
 /// Writes all parameters and buffers of `module` to a safetensors file, which Python reads too; the names are those of
-/// parameters() and buffers(). The file is replaced whole or not at all. FileError; UsageError for a parameter that was
-/// never initialized.
+/// parameters() and buffers(). Of weights that FlatParameters keep in low precision (O2) it has the f32 values. The file is
+/// replaced whole or not at all. FileError; UsageError for a parameter that was never initialized, and for one whose f32
+/// values ranks have a part of each.
 HEARTH_API void save(Module& module, const std::string& path);
 
 /// Reads them back, also from a file of torch.save() with the same names and layouts; PyTorch's counters of batches,

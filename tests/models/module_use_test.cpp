@@ -194,6 +194,30 @@ TEST(Hooks, MayRegisterHooks) {
   EXPECT_EQ(calls, 2 + 50 * 1000);
 }
 
+TEST(Hooks, OfParametersStayWithThem) {
+  Net net;
+  int calls = 0, ready = 0;
+  net.in.weight.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  on_grad_ready(net.in.weight, [&] { ++ready; });
+  const auto backward_calls = [&] {
+    calls = ready = 0;
+    mean(square(net(x.to(net.in.weight.dtype())))).backward();
+    return std::pair(calls, ready);
+  };
+  EXPECT_EQ(backward_calls(), std::pair(1, 1));
+  net.to(DType::f64);
+  EXPECT_EQ(backward_calls(), std::pair(1, 1));
+  net.in.freeze();
+  EXPECT_EQ(backward_calls(), std::pair(0, 0));
+  net.to(DType::f32);
+  EXPECT_EQ(backward_calls(), std::pair(0, 0)) << "frozen as before";
+  net.in.freeze(false);
+  EXPECT_EQ(backward_calls(), std::pair(1, 1));
+}
+
 TEST(ModuleFile, WeightsComeBack) {
   const test::TempDir dir;
   const std::string path = (dir.path() / "net.safetensors").string();
@@ -205,6 +229,29 @@ TEST(ModuleFile, WeightsComeBack) {
   net.eval();
   other.eval();
   EXPECT_EQ(other(x).to_doubles(), net(x).to_doubles());
+}
+
+TEST(ModuleFile, OfLowPrecisionItHasTheWideValues) {
+  const test::TempDir dir;
+  const std::string path = (dir.path() / "net.safetensors").string();
+  for (const LowPrecisionCopy::Use use : {LowPrecisionCopy::Use::instead, LowPrecisionCopy::Use::beside}) {
+    Net net(1), other(2);
+    FlatParameters parameters(net.parameters(), LowPrecisionCopy{DType::bf16, use});
+    optim::Sgd sgd(parameters, {.lr = 0.1});
+    {
+      const AutocastScope low(DType::bf16);
+      mean(square(net(x))).backward();
+    }
+    sgd.step();
+    nn::save(net, path);
+    nn::load(other, path);
+    for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+      const FlatParameters::Entry& entry = parameters.entries()[i];
+      EXPECT_EQ(other.parameters()[i].tensor->to_doubles(), entry.master.to_doubles()) << entry.name;
+    }
+    if (use == LowPrecisionCopy::Use::instead)
+      EXPECT_NE(net.in.weight.to_doubles(), other.in.weight.to_doubles()) << "rounded";
+  }
 }
 
 TEST(ModuleFile, SaysWhatDoesNotFit) {

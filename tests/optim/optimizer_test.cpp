@@ -95,6 +95,11 @@ TEST(Optimizer, ClippingCountsForOneStep) {
   sgd.apply();
   EXPECT_NEAR(toy.values()[0], halves - 2 / norm, 1e-6) << "a step in two halves";
   toy.fill_gradients(2);
+  sgd.begin_step(1);
+  (void)sgd.clip_grad_norm(1);
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { sgd.apply(); }), "clip before it");
+  sgd.zero_grad();
+  toy.fill_gradients(2);
   EXPECT_THROW((void)sgd.clip_grad_norm(0), ConfigError);
   toy.fill_gradients(std::numeric_limits<double>::infinity());
   EXPECT_THROW((void)sgd.clip_grad_norm(1), DivergedError);

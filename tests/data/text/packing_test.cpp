@@ -220,15 +220,22 @@ TEST(PackedDocumentsTest, MasksLeaveNoDocumentOut) {
   folder.write("a.txt", {text.begin(), text.end()});
   const DataSplits data = make_data(node(folder, R"(, "mask_probability": 0.25)"));
   Loader loader(data.train, {.batch_size = 5});
-  std::int64_t tokens = 0, guessed = 0, counted = 0;
+  const std::int32_t end = data.train->tokens()->tokenizer().special().end;
+  std::int64_t tokens = 0, guessed = 0, counted = 0, kept_ends = 0;
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const Batch batch = loader.next();
     tokens += batch.tokens, counted += batch.count();
-    for (const double label : batch["labels"].to_doubles()) guessed += label >= 0 ? 1 : 0;
+    const std::vector<double> input = batch["input"].to_doubles(), labels = batch["labels"].to_doubles();
+    for (std::size_t place = 0; place < labels.size(); ++place) {
+      guessed += labels[place] >= 0 ? 1 : 0;
+      kept_ends += input[place] == end && labels[place] < 0 ? 1 : 0;
+      EXPECT_NE(labels[place], end) << "where a document ends is not to be guessed";
+    }
   }
+  EXPECT_GE(kept_ends, 300);
   EXPECT_EQ(tokens, data.train->tokens()->predicted_tokens());
   EXPECT_EQ(guessed, counted);
-  EXPECT_NEAR(static_cast<double>(guessed) / static_cast<double>(tokens), 0.25, 0.02);
+  EXPECT_NEAR(static_cast<double>(guessed) / static_cast<double>(tokens - kept_ends), 0.25, 0.02);
 }
 
 TEST(PackedDocumentsTest, ParagraphsEndAtEmptyLines) {
