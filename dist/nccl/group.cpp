@@ -4,7 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/convert.h"
@@ -129,7 +131,7 @@ Group::Group(std::unique_ptr<HostGroup> host, Device device, const NcclOptions& 
     std::memcpy(bytes.bytes(), id.internal, sizeof id.internal);
     host_->broadcast(bytes).wait();
     std::memcpy(id.internal, bytes.bytes(), sizeof id.internal);
-    check(library().init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
+    init(id);
     host_->barrier();
   } catch (const Error& error) {
     host_->abort(error.what());
@@ -138,6 +140,41 @@ Group::Group(std::unique_ptr<HostGroup> host, Device device, const NcclOptions& 
     throw;
   }
   watcher_ = std::thread([this] { watch(); });
+}
+
+/// ncclCommInitRank, which waits for the other ranks without an end. So it has a thread of its own, and this one looks
+/// whether they are there; a call that never comes back keeps that thread.
+void Group::init(const ncclUniqueId& id) {
+  struct Outcome {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<ncclResult_t> result;
+    ncclComm_t comm = nullptr;
+    std::string more;  // some versions keep it by thread
+    bool abandoned = false;
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  std::thread([outcome, id, device = device_, size = size(), rank = rank()] {
+    cpu::block_signals_for_good();
+    (void)cuda::state_of(device);
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = library().init_rank(&comm, size, id, rank);
+    const char* const more = library().last_error(nullptr);
+    const std::lock_guard lock(outcome->mutex);
+    if (outcome->abandoned && result == ncclSuccess) library().abort(comm);
+    outcome->result = result;
+    outcome->comm = comm;
+    if (result != ncclSuccess && more != nullptr) outcome->more = more;
+    outcome->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(outcome->mutex);
+  while (!outcome->changed.wait_for(lock, between_looks, [&] { return outcome->result.has_value(); })) {
+    const std::string gone = host_->failure();
+    outcome->abandoned = !gone.empty();
+    if (outcome->abandoned) throw PeerError(gone);
+  }
+  comm_ = outcome->comm;
+  check(*outcome->result, "ncclCommInitRank", outcome->more);
 }
 
 Group::~Group() {
@@ -204,8 +241,12 @@ void Group::throw_failure(const std::string& otherwise) {
 void Group::check(ncclResult_t result, const char* call) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   const char* const more = library().last_error(nullptr);
-  throw_failure(join_text("NCCL: ", call, ": ", library().text(result), more != nullptr && *more != 0 ? ": " : "",
-                          more != nullptr ? more : ""));
+  check(result, call, more != nullptr ? more : "");
+}
+
+void Group::check(ncclResult_t result, const char* call, const std::string& more) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  throw_failure(join_text("NCCL: ", call, ": ", library().text(result), more.empty() ? "" : ": ", more));
 }
 
 std::function<void()> Group::agree(const Call& call) {

@@ -54,7 +54,9 @@ class Group : public Collective, public Peers {
   Work start(Call call, std::vector<Tensor> held, const Tensor& output, const Queue& queue);
   /// The others' calls, compared in the background; throws in wait() where they differ.
   std::function<void()> agree(const Call& call);
+  void init(const ncclUniqueId& id);
   void check(ncclResult_t result, const char* call);
+  void check(ncclResult_t result, const char* call, const std::string& more);
   void call(const std::function<void()>& calls);
   bool sums_in_order(const Tensor& x) const;
   /// rows [size * part of this rank]: what all ranks have in this rank's piece of x.

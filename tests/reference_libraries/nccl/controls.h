@@ -17,7 +17,7 @@ struct Controls {
   std::atomic<std::int64_t> aborted{0};        ///< communicators so far
   /// By rank: what ncclCommGetAsyncError answers, an ncclResult_t.
   std::array<std::atomic<int>, 16> async_error{};
-  /// This rank's next collective is refused; -1 for none.
+  /// This rank's calls are refused, but for those that end something; -1 for none.
   std::atomic<int> refuses{-1};
   std::atomic<int> version{0};  ///< what ncclGetVersion answers; 0: that of the header
 };

@@ -180,6 +180,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   int device = 0;
   if (size < 1 || rank < 0 || rank >= size || cudaGetDevice(&device) != cudaSuccess)
     return refuse(ncclInvalidArgument, "there is no such rank");
+  if (controls().refuses == rank) return refuse(ncclSystemError, "refused, as the test asks");
   Everything& all = everything();
   std::unique_lock lock(all.mutex);
   Rendezvous& here = all.rendezvous[std::string(id.internal, sizeof id.internal)];

@@ -328,6 +328,14 @@ TEST_P(CudaNccl, AfterAFailureAllFails) {
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");
 }
 
+TEST_P(CudaNccl, ARankThatCannotBeginDoesNotKeepTheOthers) {
+  controls().refuses = 1;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_message<std::runtime_error>([] { (void)nccl_groups(3); }),
+            "rank 1 gave up: NCCL: ncclCommInitRank: unhandled system error: refused, as the test asks");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "the library waits for 30";
+}
+
 TEST_P(CudaNccl, TwoRanksOnOneDeviceAreRefused) {
   std::vector<std::unique_ptr<Collective>> hosts = dist::loopback_groups(2);
   std::vector<std::string> why(2);
