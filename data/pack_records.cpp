@@ -14,6 +14,7 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/image/encode.h"
+#include "data/pack_folder.h"
 #include "data/pack_writers.h"
 
 namespace hearth::data {
@@ -27,6 +28,7 @@ constexpr const char* plan_file = "packing.json";
 struct Part {
   std::string split;
   const ImageDataset* images;
+  Quarantine* quarantine;            // null where no sample may be bad
   std::vector<std::int64_t> labels;  // as they were packed
 };
 
@@ -35,6 +37,7 @@ struct File {
   std::string name;
   Part* part;
   std::int64_t begin, end;  // samples
+  bool has_stand_ins = false;
 };
 
 std::vector<File> plan_files(std::vector<Part>& parts, std::int64_t per_file, PackFormat format) {
@@ -48,15 +51,23 @@ std::vector<File> plan_files(std::vector<Part>& parts, std::int64_t per_file, Pa
   return files;
 }
 
-/// A sample of a split as it is packed.
-PackedSample sample_of(const ImageDataset& images, std::int64_t index, int quality) {
+/// A sample of a file as it is packed.
+PackedSample sample_of(File& file, std::int64_t index, int quality) {
+  const ImageDataset& images = *file.part->images;
   PackedSample sample;
   sample.number = index;
   sample.name = images.sample_name(index);
   // Every image is decoded, so that a broken one is found now.
   std::optional<std::int64_t> label = images.try_read(index, sample.image);
   if (label && quality == 0) sample.is_file = images.encoded(index, sample.content);
-  if (!label) label = images.read(index, sample.image);  // another one stands in
+  if (!label) {
+    file.has_stand_ins = true;
+    if (Quarantine* const bad = file.part->quarantine) {
+      bad->find(index, images.fault_of(index));
+      bad->deliver(SampleRuns{index});
+    }
+    label = images.read(index, sample.image);
+  }
   if (quality > 0) {
     sample.content = encode_jpeg(sample.image, quality);
     sample.is_file = true;
@@ -77,10 +88,10 @@ bool keep(const fs::path& path, const File& file, PackFormat format) {
   return true;
 }
 
-void write_samples(const fs::path& path, const File& file, const PackOptions& options) {
+void write_samples(const fs::path& path, File& file, const PackOptions& options) {
   const auto writer = make_writer(options.format, path, file.end - file.begin);
   for (std::int64_t index = file.begin; index < file.end; ++index) {
-    const PackedSample sample = sample_of(*file.part->images, index, options.quality);
+    const PackedSample sample = sample_of(file, index, options.quality);
     file.part->labels[static_cast<std::size_t>(index)] = sample.label;
     writer->add(sample);
   }
@@ -165,9 +176,29 @@ Json manifest_of(const DataSplits& data, const fs::path& folder, const std::vect
       .set("splits", std::move(splits));
 }
 
+void write_files(const fs::path& folder, std::vector<File>& files, const PackOptions& options) {
+  std::mutex mutex;
+  std::int64_t done = 0;
+  try {
+    cpu::parallel_chunks(static_cast<std::int64_t>(files.size()), [&](std::int64_t i) {
+      File& file = files[static_cast<std::size_t>(i)];
+      if (!keep(folder / file.name, file, options.format)) write_samples(folder / file.name, file, options);
+      const std::lock_guard lock(mutex);
+      ++done;
+      if (options.progress) options.progress(done, static_cast<std::int64_t>(files.size()));
+    });
+  } catch (const DataError&) {
+    // What another start would keep, it would not count.
+    for (const File& file : files)
+      if (file.has_stand_ins) remove_tree(folder / file.name);
+    throw;
+  }
+}
+
 /// Refuses a folder that holds something else than a part of this pack.
 void begin_in(const fs::path& folder, const Json& plan) {
   make_directories(folder);
+  remove_leftovers(folder, {plan_file, records_manifest, shards_manifest});
   const std::vector<std::string> present = list_directory(folder);
   const auto has = [&](const char* name) { return std::find(present.begin(), present.end(), name) != present.end(); };
   if (has(plan_file)) {
@@ -199,7 +230,8 @@ Json pack_records(const DataSplits& data, const std::string& folder, const PackO
   for (const auto& [name, split] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}}) {
     if (!split) continue;
     largest = std::max(largest, split->size());
-    parts.push_back({name, split->images(), std::vector<std::int64_t>(static_cast<std::size_t>(split->size()))});
+    parts.push_back({name, split->images(), data.quarantine_of(split).get(),
+                     std::vector<std::int64_t>(static_cast<std::size_t>(split->size()))});
   }
   // Every file is open while the set is in use, and few processes may open more than a thousand.
   const std::int64_t per_file =
@@ -211,16 +243,8 @@ Json pack_records(const DataSplits& data, const std::string& folder, const PackO
                      .set("format", name_of(options.format))
                      .set("quality", options.quality)
                      .set("records_per_file", per_file));
-  const std::vector<File> files = plan_files(parts, per_file, options.format);
-  std::mutex mutex;
-  std::int64_t done = 0;
-  cpu::parallel_chunks(static_cast<std::int64_t>(files.size()), [&](std::int64_t i) {
-    const File& file = files[static_cast<std::size_t>(i)];
-    if (!keep(root / file.name, file, options.format)) write_samples(root / file.name, file, options);
-    const std::lock_guard lock(mutex);
-    ++done;
-    if (options.progress) options.progress(done, static_cast<std::int64_t>(files.size()));
-  });
+  std::vector<File> files = plan_files(parts, per_file, options.format);
+  write_files(root, files, options);
   if (is_records)
     for (const Part& part : parts) write_index(root / (part.split + "-index.ffr"), part);
   const Json manifest = manifest_of(data, root, parts, files, options.format);

@@ -26,7 +26,7 @@ struct PackOptions {
 /// packed as these files, others as pixels, which are PNG files in shards. A pack that was interrupted goes on when it
 /// is started again with the same data and options. UsageError if the data are no images, or the folder holds something
 /// else, or a whole set; DataError for an image that cannot be decoded, unless the set passes over it: then, as in
-/// training, another one stands in.
+/// training, another one stands in, and DataSplits::quarantines know of it. DataError where more are bad than may be.
 Json pack_records(const DataSplits& data, const std::string& folder, const PackOptions& options = {});
 
 }  // namespace hearth::data

@@ -44,7 +44,7 @@ std::vector<std::uint8_t> file_of(const PackedSample& sample) {
   return png;
 }
 
-/// The label first, so that looking through headers finds it beside the next one.
+/// The image last, so that looking through headers finds the others beside each other.
 class TarPack : public PackWriter {
  public:
   explicit TarPack(const fs::path& path) : writer_(path) {}
@@ -53,6 +53,7 @@ class TarPack : public PackWriter {
     key << std::setw(9) << std::setfill('0') << sample.number << '.';
     const std::vector<std::uint8_t> file = file_of(sample);
     writer_.add(key.str() + "cls", bytes_of(std::to_string(sample.label)));
+    if (!sample.name.empty()) writer_.add(key.str() + packed_name, bytes_of(sample.name));
     writer_.add(key.str() + ending_of(file), std::as_bytes(std::span(file)));
   }
   void finish() override { writer_.finish(); }

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/formats/record_file.h"
+#include "data/prepare.h"
 #include "data/source_bytes.h"
 
 namespace hearth::data {
@@ -98,9 +99,12 @@ class RecordImages : public ImageDataset {
     };
     if (header.is_file()) {
       const std::string place = file->place(record);
-      if (choose == nullptr) {
+      // What becomes grey is read whole.
+      if (choose == nullptr || shape_.channels == 1) {
         decode_image(bytes, place, image);
-        require_shape({image.height, image.width, image.channels});
+        require_shape({image.height, image.width, shape_.channels == 1 ? 1 : image.channels});
+        if (shape_.channels == 1) conform(image, *this, place);
+        if (choose != nullptr) *region = region_of_whole(image, *choose);
         return header.label;
       }
       const auto checked = [&](int height, int width) {

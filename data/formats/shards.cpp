@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"
@@ -60,22 +62,37 @@ std::vector<std::string> classes_of(const Scanned& split) {
   return {names.begin(), names.end()};
 }
 
+/// The labels of a set are the names of classes, or their numbers.
 class Labels {
  public:
   explicit Labels(const std::vector<std::string>& classes) : count_(static_cast<std::int64_t>(classes.size())) {
     for (const std::string& name : classes) by_name_.emplace_back(name, static_cast<std::int32_t>(by_name_.size()));
     std::ranges::sort(by_name_);
   }
-  /// A name, or else a number.
-  std::optional<std::int32_t> of(const std::string& text) const {
-    const auto at = std::ranges::lower_bound(by_name_, text, {}, &std::pair<std::string, std::int32_t>::first);
-    if (at != by_name_.end() && at->first == text) return at->second;
+  /// Whether those of a split are names, as a class may be called "1": all are, or one is neither that nor a number.
+  bool are_names(const Scanned& split) const {
+    bool all_names = true, all_numbers = true;
+    for (const auto& samples : split.samples)
+      for (const FoundSample& sample : samples) {
+        if (sample.is_number) return false;
+        all_names = all_names && by_name(sample.label);
+        all_numbers = all_numbers && number_in(sample.label);
+      }
+    return all_names || !all_numbers;
+  }
+  std::optional<std::int32_t> of(const std::string& text, bool is_name) const {
+    if (is_name) return by_name(text);
     const std::optional<std::int64_t> number = number_in(text);
     if (number && *number >= 0 && *number < count_) return static_cast<std::int32_t>(*number);
     return std::nullopt;
   }
 
  private:
+  std::optional<std::int32_t> by_name(const std::string& text) const {
+    const auto at = std::ranges::lower_bound(by_name_, text, {}, &std::pair<std::string, std::int32_t>::first);
+    return at != by_name_.end() && at->first == text ? std::optional(at->second) : std::nullopt;
+  }
+
   std::vector<std::pair<std::string, std::int32_t>> by_name_;
   std::int64_t count_;
 };
@@ -84,6 +101,7 @@ class Labels {
 struct Common {
   std::string source;
   std::vector<std::string> classes{};
+  std::optional<bool> labels_are_names{};  // decided by the manifest, or by the first split
   ImageShape shape{};
   int shrink_to = 0;
   ChannelStatistics statistics{};
@@ -96,16 +114,16 @@ class ShardImages : public ImageDataset {
   ShardImages(std::shared_ptr<const ShardKind> kind, std::shared_ptr<const Common> common, Scanned scanned)
       : kind_(std::move(kind)), common_(std::move(common)), shards_(std::move(scanned.shards)) {
     const Labels labels(common_->classes);
-    bool has_names = false;
-    for (const auto& samples : scanned.samples)
-      for (const FoundSample& sample : samples) has_names = has_names || !sample.name.empty();
+    const bool has_names = name_apart(scanned.samples);
     for (std::size_t shard = 0; shard < scanned.samples.size(); ++shard) {
       starts_.push_back(size());
       for (FoundSample& found : scanned.samples[shard]) {
-        const std::optional<std::int32_t> label = labels.of(found.label);
+        const std::optional<std::int32_t> label = labels.of(found.label, *common_->labels_are_names);
+        if (!label) require_sound(shard, found, size() - starts_.back());
         HEARTH_CHECK(DataError, label.has_value(), shards_[shard]->name(), ": ", found.name, " at offset ",
                      found.offset, ": the label \"", found.label, "\" is none of the ", common_->classes.size(),
-                     " classes; a training names all of them in data.classes");
+                     " classes", *common_->labels_are_names ? "" : ", which the labels of this set number from 0",
+                     "; a training names all of them in data.classes");
         samples_.push_back({found.offset, found.bytes, found.checksum, *label});
         if (has_names) names_.push_back(std::move(found.name));
       }
@@ -171,6 +189,32 @@ class ShardImages : public ImageDataset {
     std::int32_t label;
   };
 
+  /// DataError where a record is damaged.
+  void require_sound(std::size_t shard, const FoundSample& found, std::int64_t record) const {
+    std::vector<std::uint8_t> content;
+    const std::string place = join_text(shards_[shard]->name(), ": record ", record, " at offset ", found.offset);
+    (void)kind_->read(*shards_[shard], found.offset, found.bytes, found.checksum, place, content);
+  }
+  /// Whether the samples have names, which hold out some of them: all have one, and no other has it, if need be with
+  /// that of the shard before it.
+  bool name_apart(std::vector<std::vector<FoundSample>>& samples) const {
+    std::unordered_set<std::string_view> seen;
+    bool all = true, apart = true;
+    for (const auto& shard : samples)
+      for (const FoundSample& sample : shard) {
+        all = all && !sample.name.empty();
+        apart = apart && seen.insert(sample.name).second;
+      }
+    if (!all || apart) return all;
+    seen.clear();
+    for (std::size_t shard = 0; shard < samples.size(); ++shard)
+      for (FoundSample& sample : samples[shard]) {
+        const std::string& file = shards_[shard]->name();
+        sample.name = file.substr(file.rfind('/') + 1) + "/" + sample.name;
+        if (!seen.insert(sample.name).second) return false;
+      }
+    return true;
+  }
   void require_size(int height, int width, const std::string& where) const {
     const ImageShape& wanted = common_->shape;
     const auto differs = [](int a, int b) { return a != 0 && a != b; };
@@ -336,6 +380,12 @@ ImageSplits open_shards(const ShardOptions& options, std::shared_ptr<const Shard
     files = files_of(options, *kind);
     common->shape.channels = options.channels;
   }
+  if (is_packed) {
+    HEARTH_CHECK(ConfigError, options.classes.empty() || options.classes == common->classes,
+                 "/data/classes: ", options.path,
+                 " was packed with other classes, which its labels number; leave them out");
+    common->labels_are_names = false;
+  }
   if (!options.classes.empty()) common->classes = distinct_classes(options.classes);
   ImageSplits splits;
   splits.statistics = common->statistics;
@@ -344,6 +394,7 @@ ImageSplits open_shards(const ShardOptions& options, std::shared_ptr<const Shard
     if (files[i].empty()) continue;
     Scanned scanned = scan_all(files[i], *kind);
     if (common->classes.empty()) common->classes = classes_of(scanned);
+    if (!common->labels_are_names) common->labels_are_names = Labels(common->classes).are_names(scanned);
     *opened[i] = std::make_shared<ShardImages>(kind, common, std::move(scanned));
   }
   return splits;

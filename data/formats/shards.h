@@ -18,6 +18,8 @@ namespace hearth::data {
 
 inline constexpr const char* shards_manifest = "shards.json";
 inline constexpr const char* shards_format = "hearth-shards-1";
+/// Ending of the member of a tar archive that has a sample's name before it was packed.
+inline constexpr const char* packed_name = "name";
 
 struct ShardOptions {
   /// Folder that the patterns are relative to; with a manifest of `hearth data pack` in it, what that says.
@@ -68,6 +70,7 @@ struct FoundSample {
   std::uint32_t checksum = 0;  ///< of a record
   std::string name;            ///< of the sample, within the set
   std::string label{};         ///< a number, or the name of a class
+  bool is_number = false;      ///< the label is stored as one
 };
 
 /// One kind of shard.

@@ -20,13 +20,13 @@ class TfRecordImages : public ShardKind {
     const BytesAt bytes = [&](std::uint64_t offset, std::size_t count) { return window.at(offset, count); };
     scan_tfrecord(file, headers, [&](const TfRecord& record) {
       const std::string place = join_text(file.name(), ": record ", found.size(), " at offset ", record.offset);
-      const auto features = find_features(bytes, record.begin(), record.begin() + record.bytes, names_, place);
-      require_image(bytes, features, place);
-      const std::optional<std::string> label = one_value(bytes, features[1], place);
-      HEARTH_CHECK(DataError, label && !label->empty(), place, ": has no feature \"", names_[1],
-                   "\" that is one label; name it by \"label\"");
-      found.push_back({record.offset, record.bytes, record.checksum,
-                       one_value(bytes, features[2], place).value_or(std::string()), *label});
+      try {
+        found.push_back(sample_of(bytes, record, place));
+      } catch (const DataError&) {
+        std::vector<std::uint8_t> content;
+        read_tfrecord(file, record, place, content);  // says so where it is damaged
+        throw;
+      }
     });
     return found;
   }
@@ -46,6 +46,16 @@ class TfRecordImages : public ShardKind {
   }
 
  private:
+  FoundSample sample_of(const BytesAt& bytes, const TfRecord& record, const std::string& place) const {
+    const auto features = find_features(bytes, record.begin(), record.begin() + record.bytes, names_, place);
+    require_image(bytes, features, place);
+    const std::optional<std::string> label = one_value(bytes, features[1], place);
+    HEARTH_CHECK(DataError, label && !label->empty(), place, ": has no feature \"", names_[1],
+                 "\" that is one label; name it by \"label\"");
+    return {record.offset,   record.bytes,
+            record.checksum, one_value(bytes, features[2], place).value_or(std::string()),
+            *label,          features[1].kind != FoundFeature::Kind::bytes};
+  }
   Extent require_image(const BytesAt& bytes, const std::vector<FoundFeature>& features,
                        const std::string& place) const {
     const std::optional<Extent> image = one_string(bytes, features[0], place);

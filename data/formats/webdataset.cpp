@@ -35,9 +35,11 @@ bool is_image(const std::string& ending) {
 struct Sample {
   std::string key;
   std::uint64_t header = 0;
-  std::optional<TarMember> image;
-  std::optional<std::string> label;
+  std::optional<TarMember> image{};
+  std::optional<std::string> label{};
   bool label_is_chosen = false;  // by a member of the first choice
+  bool label_is_number = false;
+  std::string name{};  // before it was packed
 };
 
 class Webdataset : public ShardKind {
@@ -54,7 +56,7 @@ class Webdataset : public ShardKind {
       auto [key, ending] = key_and_ending(member.name);
       if (key.empty()) return;
       if (sample && sample->key != key) found.push_back(finished(file, *sample)), sample.reset();
-      if (!sample) sample = Sample{key, member.header, {}, {}, false};
+      if (!sample) sample = Sample{key, member.header};
       take(file, window, *sample, member, ending);
     });
     if (sample) found.push_back(finished(file, *sample));
@@ -88,15 +90,23 @@ class Webdataset : public ShardKind {
       sample.image = member;
       return;
     }
+    const bool is_name = ending == packed_name;
     const bool is_first = ending == (label_.empty() ? "cls" : label_);
-    if (!is_first && !(label_.empty() && ending == "json")) return;
+    if (!is_name && !is_first && !(label_.empty() && ending == "json")) return;
     HEARTH_CHECK(DataError, !is_first || !sample.label_is_chosen, at, ": a second label of the sample ", sample.key);
-    if (sample.label_is_chosen) return;
+    if (!is_name && sample.label_is_chosen) return;
     HEARTH_CHECK(DataError, member.bytes <= longest_label, at, ": a label of ", member.bytes, " bytes; at most ",
                  longest_label, " are read");
     const auto content = window.at(member.offset, static_cast<std::size_t>(member.bytes));
     const std::string text(reinterpret_cast<const char*>(content.data()), content.size());
-    sample.label = ending.ends_with("json") ? of_json(text, at) : trimmed(text);
+    if (is_name) {
+      sample.name = text;
+      return;
+    }
+    if (ending.ends_with("json"))
+      read_json(text, at, sample);
+    else
+      sample.label = trimmed(text);
     HEARTH_CHECK(DataError, !sample.label->empty(), at, ": an empty label");
     sample.label_is_chosen = is_first;
   }
@@ -107,11 +117,12 @@ class Webdataset : public ShardKind {
     return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(white) + 1 - begin);
   }
 
-  std::string of_json(const std::string& text, const std::string& at) const {
+  void read_json(const std::string& text, const std::string& at, Sample& sample) const {
     try {
       const Json document = parse_json(text, at);
       const Json& value = document.at(json_key_);
-      return value.is_string() ? value.as_string() : std::to_string(value.as_integer());
+      sample.label_is_number = !value.is_string();
+      sample.label = value.is_string() ? value.as_string() : std::to_string(value.as_integer());
     } catch (const ConfigError& error) {
       throw DataError(error.what());
     }
@@ -123,7 +134,12 @@ class Webdataset : public ShardKind {
                  ": has no image (jpg, jpeg, png, webp, bmp)");
     HEARTH_CHECK(DataError, sample.label.has_value(), place(file, "sample " + sample.key, sample.header),
                  ": has no label (", wanted, ")");
-    return {sample.image->offset, sample.image->bytes, 0, sample.image->name, *sample.label};
+    return {sample.image->offset,
+            sample.image->bytes,
+            0,
+            sample.name.empty() ? sample.image->name : std::move(sample.name),
+            *sample.label,
+            sample.label_is_number};
   }
 
   std::string label_;

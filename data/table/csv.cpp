@@ -20,13 +20,14 @@ class Reader {
       : path_(path), text_(text), delimiter_(delimiter) {}
 
   bool at_end() const { return at_ == text_.size(); }
+  bool at_quote() const { return !at_end() && text_[at_] == '"'; }
   std::int64_t line() const { return line_; }
 
   /// The fields of a row; its line break is taken too.
   std::vector<std::string> row() {
     std::vector<std::string> fields;
     while (true) {
-      fields.push_back(at_ < text_.size() && text_[at_] == '"' ? quoted() : plain());
+      fields.push_back(at_quote() ? quoted() : plain());
       if (at_end()) return fields;
       const char c = text_[at_++];
       if (c == delimiter_) continue;
@@ -96,8 +97,9 @@ CsvText read_csv(const std::string& path, char delimiter, bool has_names) {
   Reader reader(path, text, delimiter);
   while (!reader.at_end()) {
     const std::int64_t line = reader.line();
+    const bool is_quoted = reader.at_quote();
     std::vector<std::string> fields = reader.row();
-    if (fields.size() == 1 && fields[0].empty()) continue;
+    if (fields.size() == 1 && fields[0].empty() && !is_quoted) continue;
     if (csv.names.empty()) {
       std::vector<std::string> names = fields;
       if (!has_names)

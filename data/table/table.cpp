@@ -159,7 +159,10 @@ void learn_columns(const RawRows& rows, Missing missing, bool standardize, Table
     }
     if (missing == Missing::error) continue;
     const bool by_mean = missing == Missing::mean && !column.is_category;
-    column.fill = by_mean ? std::optional(mean) : most_frequent(rows, columns, i);
+    if (!by_mean)
+      column.fill = most_frequent(rows, columns, i);
+    else if (count > 0)
+      column.fill = mean;
   }
 }
 

@@ -121,6 +121,14 @@ std::vector<std::size_t> input_columns(const CsvText& csv, const CsvOptions& opt
   for (const auto* names : {&options.ignore, &options.categories})
     for (const std::string& name : *names)
       (void)column_named(csv, name, names == &options.ignore ? " of data.ignore" : " of data.categories");
+  for (const std::string& name : options.columns) {
+    HEARTH_CHECK(ConfigError, std::ranges::count(options.columns, name) == 1, "/data/columns: \"", name,
+                 "\" is named twice");
+    HEARTH_CHECK(ConfigError, std::ranges::count(options.ignore, name) == 0, "/data/ignore: \"", name,
+                 "\" is among data.columns; name it in one of them");
+  }
+  HEARTH_CHECK(ConfigError, std::ranges::count(options.categories, options.target) == 0, "/data/categories: \"",
+               options.target, "\" is the target; set data.target_type to \"category\"");
   HEARTH_CHECK(DataError, !inputs.empty(), csv.path, ": no column is left for the inputs");
   for (const std::size_t input : inputs)
     HEARTH_CHECK(ConfigError, csv.names[input] != options.target, "/data/columns: \"", options.target,

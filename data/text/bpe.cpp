@@ -34,10 +34,17 @@ BytePairTokenizer::BytePairTokenizer(Vocabulary vocabulary, const std::vector<Me
   model_size_ = static_cast<std::size_t>(vocabulary_.size());
   add_tokens(vocabulary_, added, source);
   added_ = AddedTokens(std::move(added));
-  special_ = find_special(vocabulary_, "");
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
     byte_ids_[byte] = vocabulary_.id_or_none(printable({&character, 1}));
+    lacks_bytes_ = lacks_bytes_ || byte_ids_[byte] < 0;
+  }
+  special_ = find_special(vocabulary_, lacks_bytes_ ? options_.unknown : "");
+  if (lacks_bytes_ && !options_.unknown.empty()) {
+    HEARTH_CHECK(DataError, special_.unknown >= 0, source, ": unk_token \"", options_.unknown,
+                 "\" is not in the vocabulary");
+    HEARTH_CHECK(DataError, !options_.fuse_unknown, source,
+                 ": fuse_unk is not supported for a vocabulary that lacks bytes");
   }
   joins_.reserve(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
@@ -97,7 +104,7 @@ void BytePairTokenizer::encode_cut(std::string_view cut, std::vector<std::int32_
   const std::size_t first = ids.size();
   for (const char byte : cut) {
     std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
-    if (id < 0) id = special_.unknown;
+    if (id < 0 && !options_.unknown.empty()) id = special_.unknown;
     HEARTH_CHECK(DataError, id >= 0, source_, ": the vocabulary has no piece for the byte ",
                  static_cast<int>(static_cast<unsigned char>(byte)), ", which the text contains");
     ids.push_back(id);
@@ -174,7 +181,9 @@ Json BytePairTokenizer::to_json() const {
   for (const auto& [left, right] : merges_)
     merges.push_back(Json::array().push_back(piece(left)).push_back(piece(right)));
   Json model = Json::object();
-  model.set("type", "BPE").set("dropout", nullptr).set("unk_token", nullptr);
+  model.set("type", "BPE").set("dropout", nullptr);
+  const bool says_unknown = lacks_bytes_ && !options_.unknown.empty();
+  model.set("unk_token", says_unknown ? Json(options_.unknown) : Json(nullptr));
   model.set("continuing_subword_prefix", nullptr).set("end_of_word_suffix", nullptr);
   model.set("fuse_unk", false).set("byte_fallback", false).set("ignore_merges", options_.ignore_merges);
   model.set("vocab", std::move(vocabulary)).set("merges", std::move(merges));

@@ -18,6 +18,8 @@ namespace hearth::data {
 struct BpeOptions {
   bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one
   bool ignore_merges = false;     ///< a cut that is a piece is taken whole, learned or not
+  std::string unknown{};          ///< piece for bytes that the vocabulary lacks; empty: a text with one is refused
+  bool fuse_unknown = false;      ///< of neighbours only one: refused where the vocabulary lacks bytes
 };
 
 /// What byte pair encoding learned.
@@ -30,7 +32,8 @@ struct BpeModel {
 class BytePairTokenizer : public VocabularyTokenizer {
  public:
   using Merge = std::pair<std::string, std::string>;
-  /// DataError, naming `source`, for a merge whose parts or result are no pieces.
+  /// DataError, naming `source`, for a merge whose parts or result are no pieces, and for options of bytes that
+  /// the vocabulary lacks.
   BytePairTokenizer(Vocabulary vocabulary, const std::vector<Merge>& merges, std::vector<AddedToken> added,
                     BpeOptions options, const std::string& source);
 
@@ -53,6 +56,7 @@ class BytePairTokenizer : public VocabularyTokenizer {
   std::size_t model_size_;  // pieces that are not only added tokens
   BpeOptions options_;
   std::array<std::int32_t, 256> byte_ids_{};
+  bool lacks_bytes_ = false;
   std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
   std::unordered_map<std::uint64_t, Joined> joins_;
   std::string source_;

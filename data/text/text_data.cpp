@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "data/text/labelled.h"
 #include "data/text/text_parts.h"
+#include "data/text/tokenize_file.h"
 
 namespace hearth::data {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "data/pack_folder.h"
 #include "data/text/text_parts.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"
@@ -40,6 +41,7 @@ constexpr const char* unfinished_name = "unfinished-pack";
 /// for a part of this one.
 void begin_folder(const std::string& folder, const Tokenizer& tokenizer, const Tokenizer* source_tokenizer) {
   make_directories(folder);
+  remove_leftovers(folder, {unfinished_name, "tokenizer.json", "source_tokenizer.json"});
   HEARTH_CHECK(UsageError, file_exists(fs::path(folder) / unfinished_name) || list_directory(folder).empty(), folder,
                ": is not empty; remove the folder, or name another");
   write_file_synced(fs::path(folder) / unfinished_name, "");

@@ -8,6 +8,7 @@
 #include "core/nearest.h"
 #include "data/order.h"
 #include "data/source.h"
+#include "data/text/tokenize_file.h"
 
 namespace hearth::data::text_parts {
 
@@ -46,7 +47,7 @@ Parts tokenized(const TextData& options, Parts result) {
     const std::vector<std::string> sequences = read_all(*files[i]);
     const std::vector<std::string_view> views = documents_of(sequences, options.documents);
     if (!result.tokenizer) result.tokenizer = make_tokenizer(options.tokenizer, views);
-    result.parts[i].target = tokenize(*result.tokenizer, views, files[i]->front());
+    result.parts[i].target = tokenize(*result.tokenizer, views, files[i]->front(), options.documents);
   }
   return result;
 }

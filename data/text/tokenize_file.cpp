@@ -107,6 +107,25 @@ struct Piece {
 
 bool is_blank(char byte, bool at_lines) { return byte == ' ' || (at_lines && byte == '\n'); }
 
+/// Appends whole blocks of a document, but for the last; returns where that begins. Where it is cut depends on the
+/// document alone, however much of it is there.
+std::size_t cut_document(const Tokenizer& tokenizer, std::string_view text, std::size_t at, bool at_lines,
+                         std::size_t block, std::vector<Piece>& pieces) {
+  for (std::size_t wanted = block; text.size() - at > wanted;) {
+    std::size_t size = wanted;
+    while (!utf8::begins_character(text[at + size])) --size;
+    const std::size_t length = safe_cut(tokenizer, text.substr(at, size), at_lines);
+    if (length == 0) {
+      wanted *= 2;  // until there is a place
+      continue;
+    }
+    pieces.push_back({text.substr(at, length), false});
+    at += length;
+    wanted = block;
+  }
+  return at;
+}
+
 /// Cuts the text that is in memory into pieces.
 class Cutter {
  public:
@@ -121,7 +140,10 @@ class Cutter {
         while (at < text.size() && text[at] == '\n') ++at;
       if (at == text.size() && !(goes_on_ && is_last)) return at;
       const std::optional<std::size_t> end = end_of_document(text, at, is_last);
-      at = cut_document(text.substr(0, end.value_or(text.size())), at, pieces);
+      const std::size_t before = pieces.size();
+      at = cut_document(tokenizer_, text.substr(0, end.value_or(text.size())), at, documents_ == Documents::files,
+                        block_, pieces);
+      goes_on_ = goes_on_ || pieces.size() > before;
       if (!end) return at;
       // A document that ends where it was cut has a piece without text, which has an end all the same.
       pieces.push_back({text.substr(at, *end - at), true});
@@ -143,31 +165,14 @@ class Cutter {
     return end;
   }
 
-  /// Appends whole blocks of a document, but for the last; returns where that begins.
-  std::size_t cut_document(std::string_view text, std::size_t at, std::vector<Piece>& pieces) {
-    for (std::size_t block = block_; text.size() - at > block;) {
-      std::size_t size = block;
-      while (!utf8::begins_character(text[at + size])) --size;
-      const std::size_t length = safe_cut(tokenizer_, text.substr(at, size), documents_ == Documents::files);
-      if (length == 0) {
-        block *= 2;  // until there is a place
-        continue;
-      }
-      pieces.push_back({text.substr(at, length), false});
-      goes_on_ = true;
-      at += length;
-      block = block_;
-    }
-    return at;
-  }
-
   const Tokenizer& tokenizer_;
   Documents documents_;
   std::size_t block_;
   bool goes_on_ = false;  // the document of the last piece
 };
 
-void append_pieces(const Tokenizer& tokenizer, const std::vector<Piece>& pieces, TokenWriter& to) {
+/// The ids of each piece, by all threads.
+std::vector<std::vector<std::int32_t>> encoded(const Tokenizer& tokenizer, const std::vector<Piece>& pieces) {
   std::vector<std::vector<std::int32_t>> ids(pieces.size());
   const auto count = static_cast<std::int64_t>(pieces.size());
   cpu::parallel_for(count, std::max<std::int64_t>(1, count / (8 * cpu::threads())),
@@ -176,6 +181,11 @@ void append_pieces(const Tokenizer& tokenizer, const std::vector<Piece>& pieces,
                         if (const std::string_view text = pieces[static_cast<std::size_t>(i)].text; !text.empty())
                           ids[static_cast<std::size_t>(i)] = tokenizer.encode(text);
                     });
+  return ids;
+}
+
+void append_pieces(const Tokenizer& tokenizer, const std::vector<Piece>& pieces, TokenWriter& to) {
+  const std::vector<std::vector<std::int32_t>> ids = encoded(tokenizer, pieces);
   const std::int32_t end_id = tokenizer.special().end;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     to.append(ids[i]);
@@ -204,6 +214,27 @@ std::size_t safe_cut(const Tokenizer& tokenizer, std::string_view text, bool at_
     if (parts == tokenizer.encode(text.substr(begin, end - begin))) return place;
   }
   return 0;
+}
+
+TokensPointer tokenize(const Tokenizer& tokenizer, Corpus sequences, const std::string& source, Documents documents,
+                       std::size_t block) {
+  std::vector<Piece> pieces;
+  Tokens::Meaning meaning{tokenizer.size(), 0, tokenizer.digest()};
+  for (const std::string_view text : sequences) {
+    const std::size_t last = cut_document(tokenizer, text, 0, documents == Documents::files, block, pieces);
+    pieces.push_back({text.substr(last), true});
+    meaning.characters += unicode::count_characters(text);
+  }
+  const std::vector<std::vector<std::int32_t>> parts = encoded(tokenizer, pieces);
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint64_t> ends;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    ids.insert(ids.end(), parts[i].begin(), parts[i].end());
+    if (!pieces[i].ends) continue;
+    if (tokenizer.special().end >= 0) ids.push_back(tokenizer.special().end);
+    ends.push_back(ids.size());
+  }
+  return std::make_shared<Tokens>(std::move(ids), std::move(ends), std::move(meaning), source);
 }
 
 void tokenize_file(const Tokenizer& tokenizer, const std::string& path, Documents documents, TokenWriter& to,

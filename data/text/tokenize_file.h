@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that do not fit into memory, tokenised piece by piece.
+// Texts tokenised piece by piece: those in memory, and files that do not fit into it.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,20 @@
 
 namespace hearth::data {
 
+/// The most bytes of a document that are tokenised at once; SentencePiece's sums lose their digits in longer ones.
+inline constexpr std::size_t text_block = std::size_t{1} << 16;
+
+/// Tokenises sequences, by all threads: longer ones than `block` bytes in pieces, as tokenize_file() has them. Each has
+/// the tokenizer's end behind it, if there is one.
+HEARTH_API TokensPointer tokenize(const Tokenizer& tokenizer, Corpus sequences, const std::string& source,
+                                  Documents documents = Documents::lines, std::size_t block = text_block);
+
 /// Tokenises the documents of a file into `to`: the ids of tokenize(), by all threads. About `block` bytes of the text
 /// are in memory for each thread, or as many as lie between two places where the text may be cut: at a blank or the end
 /// of a line where the tokenizer gives the same ids on both sides. A gzip file is inflated in memory. Errors as of
 /// read_corpus().
 void tokenize_file(const Tokenizer& tokenizer, const std::string& path, Documents documents, TokenWriter& to,
-                   std::size_t block = std::size_t{1} << 20);
+                   std::size_t block = text_block);
 
 /// The last place of `text`, not its beginning, where it may be cut so that the ids of both parts are those of the
 /// whole; 0 where there is none among the last blanks. `at_lines`: the ends of lines count as blanks.

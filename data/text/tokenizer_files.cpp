@@ -114,7 +114,9 @@ TokenizerPointer parse_bpe(const Part& document) {
   }
   return std::make_shared<BytePairTokenizer>(
       vocabulary_of(model), merges, added_tokens(document),
-      BpeOptions{cutting["add_prefix_space"].flag(true), model["ignore_merges"].flag(false)}, document.where);
+      BpeOptions{cutting["add_prefix_space"].flag(true), model["ignore_merges"].flag(false), model["unk_token"].text(),
+                 model["fuse_unk"].flag(false)},
+      document.where);
 }
 
 TokenizerPointer parse_wordpiece(const Part& document) {

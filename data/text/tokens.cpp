@@ -247,18 +247,4 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-TokensPointer tokenize(const Tokenizer& tokenizer, Corpus sequences, const std::string& source) {
-  std::vector<std::int32_t> ids;
-  std::vector<std::uint64_t> ends;
-  Tokens::Meaning meaning{tokenizer.size(), 0, tokenizer.digest()};
-  for (const std::string_view text : sequences) {
-    const std::vector<std::int32_t> part = tokenizer.encode(text);
-    ids.insert(ids.end(), part.begin(), part.end());
-    if (tokenizer.special().end >= 0) ids.push_back(tokenizer.special().end);
-    ends.push_back(ids.size());
-    meaning.characters += unicode::count_characters(text);
-  }
-  return std::make_shared<Tokens>(std::move(ids), std::move(ends), std::move(meaning), source);
-}
-
 }  // namespace hearth::data

@@ -93,7 +93,4 @@ HEARTH_API std::string checked_corpus(std::string text, const std::string& sourc
 /// Its lines, without their ends; views of the text.
 HEARTH_API std::vector<std::string_view> lines_of(std::string_view text);
 
-/// The ids of sequences, each a sequence that ends with the tokenizer's end id if it has one.
-HEARTH_API TokensPointer tokenize(const Tokenizer& tokenizer, Corpus sequences, const std::string& source);
-
 }  // namespace hearth::data

@@ -28,6 +28,9 @@ inline std::int16_t of_15_bits(const RowTaps& taps, int k) {
   return static_cast<std::int16_t>(std::min(taps.weights[k] * (1 << (15 - taps.bits)), 32767));
 }
 
+/// Between the passes values stay within those of a byte, as Pillow has it: a bicubic filter would go beyond.
+constexpr int most_between = 255 << resize_point;
+
 inline void columns_plainly(const std::uint8_t* row, const ColumnTaps& taps, int shift, int channels,
                             std::int16_t* out) {
   for (int x = 0; x < taps.width; ++x) {
@@ -37,7 +40,7 @@ inline void columns_plainly(const std::uint8_t* row, const ColumnTaps& taps, int
       std::int32_t sum = 0;
       for (int k = 0; k < 2 * taps.pairs; ++k)
         if (w[k] != 0) sum += in[k * channels + c] * w[k];
-      *out++ = static_cast<std::int16_t>(std::clamp(sum >> shift, -32768, 32767));
+      *out++ = static_cast<std::int16_t>(std::clamp(sum >> shift, 0, most_between));
     }
   }
 }
@@ -76,6 +79,7 @@ void pixels_of(const RowPair& rows, const ColumnTaps& taps, int by) {
   const __m256i without_fourth =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, -1, -1, -1, -1));
   const __m128i shift = _mm_cvtsi32_si128(by);
+  const __m256i most = _mm256_set1_epi16(most_between);
   const auto* w = reinterpret_cast<const __m256i*>(taps.spread);
   const int *first = taps.first, *const end = first + taps.width;
   const std::uint8_t* const row[2] = {rows.in[0], rows.in[1]};
@@ -100,7 +104,8 @@ void pixels_of(const RowPair& rows, const ColumnTaps& taps, int by) {
     }
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
-      const __m256i made = _mm256_packs_epi32(_mm256_sra_epi32(sums[r][0], shift), _mm256_sra_epi32(sums[r][1], shift));
+      const __m256i made = _mm256_min_epu16(
+          _mm256_packus_epi32(_mm256_sra_epi32(sums[r][0], shift), _mm256_sra_epi32(sums[r][1], shift)), most);
       const __m256i pixels = _mm256_shuffle_epi8(made, without_fourth);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r]), _mm256_castsi256_si128(pixels));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r] + 6), _mm256_extracti128_si256(pixels, 1));
@@ -132,7 +137,8 @@ inline void grey_of(const std::uint8_t* row, const ColumnTaps& taps, int by, int
       sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_cvtepu8_epi16(bytes), _mm_loadu_si128(w)));
     }
     sum = _mm_sra_epi32(sum, shift);
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packs_epi32(sum, sum));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out),
+                     _mm_min_epu16(_mm_packus_epi32(sum, sum), _mm_set1_epi16(most_between)));
   }
 }
 

@@ -250,6 +250,31 @@ TEST_F(RecordsTest, TheImageThatStandsInForABrokenOneIsPacked) {
   expect_same(*data.test, *packed_data().test);
 }
 
+TEST_F(RecordsTest, MoreBrokenImagesThanMayBeEndAPack) {
+  folder.write("images/cat/10.png", {'n', 'o'});
+  const auto data = [&](const char* budget) {
+    return folder_data(0, join_text(R"(, "bad_samples": {"policy": "skip", "budget": )", budget, "}"));
+  };
+  const std::string message =
+      error_message<DataError>([&] { pack_records(data("0"), packed, {.records_per_file = 1}); });
+  EXPECT_TRUE(contains(message, " split are bad, and 0 of")) << message;
+  EXPECT_TRUE(contains(message, "cat/10.png"));
+  EXPECT_THROW(pack_records(data("0"), packed, {.records_per_file = 1}), DataError) << "the second time too";
+  fs::remove_all(packed);
+  const DataSplits allowed = data("1");
+  pack_records(allowed, packed);
+  std::int64_t bad = 0;
+  for (const auto& quarantine : allowed.quarantines) bad += quarantine ? quarantine->count() : 0;
+  EXPECT_EQ(bad, 1);
+}
+
+TEST_F(RecordsTest, WhatAnInterruptedStartLeftIsRemoved) {
+  for (const char* name : {".packing.json.tmp-123-1", ".records.json.tmp-123-2"})
+    folder.write(std::string("packed/") + name, {'{'});
+  pack_records(folder_data(), packed);
+  for (const std::string& name : list_directory(packed)) EXPECT_EQ(name.find(".tmp-"), name.npos) << name;
+}
+
 TEST_F(RecordsTest, AnInterruptedPackGoesOn) {
   struct Interrupted {};
   const DataSplits data = folder_data();

@@ -20,8 +20,9 @@ namespace {
 using test::contains;
 using test::error_message;
 
-// The definition in double precision, both axes at once. Weights of an input at a distance from the output's centre, in
-// output pixels or, where these are smaller, input pixels; of `area` the part of the input that the output covers.
+// The definition in double precision, columns before rows, and between them no value beyond those of a byte. Weights of
+// an input at a distance from the output's centre, in output pixels or, where these are smaller, input pixels; of
+// `area` the part of the input that the output covers.
 double weight(ResizeFilter filter, double input, double center, double wide) {
   if (filter == ResizeFilter::area)
     return std::max(0.0, std::min(input + 1, center + wide / 2) - std::max(input, center - wide / 2));
@@ -36,12 +37,15 @@ double resized_value(const Image& image, Box box, int height, int width, int y, 
   const double scale_y = static_cast<double>(box.height) / height, scale_x = static_cast<double>(box.width) / width;
   double sum = 0, total = 0;
   for (int i = 0; i < box.height; ++i) {
-    const double wy = weight(filter, i, (y + 0.5) * scale_y, std::max(scale_y, 1.0));
+    double of_row = 0, total_of_row = 0;
     for (int j = 0; j < box.width; ++j) {
-      const double w = wy * weight(filter, j, (x + 0.5) * scale_x, std::max(scale_x, 1.0));
-      sum += w * image.row(box.top + i)[(box.left + j) * image.channels + c];
-      total += w;
+      const double w = weight(filter, j, (x + 0.5) * scale_x, std::max(scale_x, 1.0));
+      of_row += w * image.row(box.top + i)[(box.left + j) * image.channels + c];
+      total_of_row += w;
     }
+    const double w = weight(filter, i, (y + 0.5) * scale_y, std::max(scale_y, 1.0));
+    sum += w * std::clamp(of_row / total_of_row, 0.0, 255.0);
+    total += w;
   }
   return std::clamp(sum / total, 0.0, 255.0);
 }
@@ -133,7 +137,7 @@ TEST(ResizeTest, EveryInstructionSetWeighsColumnsAlike) {
             for (int k = 0; k < 2 * pairs; ++k)
               sum += rows.row(r)[first[static_cast<std::size_t>(i / channels)] + k * channels + i % channels] *
                      weights[static_cast<std::size_t>(i / channels * 2 * pairs + k)];
-            ASSERT_EQ(made[r][static_cast<std::size_t>(i)], std::clamp(sum >> 7, -32768, 32767))
+            ASSERT_EQ(made[r][static_cast<std::size_t>(i)], std::clamp(sum >> 7, 0, 255 << kernels::resize_point))
                 << channels << ", " << width << ", " << pairs << ", row " << r;
           }
       }

@@ -105,6 +105,55 @@ TEST_F(TarTest, EveryFlippedBitOfAHeaderIsFound) {
   open();
 }
 
+TEST_F(TarTest, LabelsAreNamesOrNumbersOfAWholeSet) {
+  const auto labels = [&](const Members& members, std::vector<std::string> classes) {
+    write(members);
+    WebdatasetOptions options;
+    options.train = path.string();
+    options.classes = std::move(classes);
+    const ImageSplits splits = webdataset(options);
+    std::vector<std::int64_t> found;
+    for (std::int64_t i = 0; i < splits.train->size(); ++i) found.push_back(splits.train->label(i));
+    return found;
+  };
+  const auto two = [](const char* a, const char* b) {
+    return Members{{"a.cls", a}, {"a.jpg", "x"}, {"b.cls", b}, {"b.jpg", "y"}};
+  };
+  EXPECT_EQ(labels(two("1", "2"), {"1", "2"}), (std::vector<std::int64_t>{0, 1})) << "names";
+  EXPECT_EQ(labels(two("0", "1"), {"1", "2"}), (std::vector<std::int64_t>{0, 1})) << "numbers, as 0 is no name";
+  EXPECT_EQ(labels(two("0", "1"), {"b", "a"}), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(labels(two("b", "a"), {"b", "a"}), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_TRUE(contains(error_message<DataError>([&] {
+                         labels(two("b", "1"), {"b", "a"});
+                       }),
+                       "the label \"1\" is none"));
+  const Members json{{"a.json", R"({"label": 1})"}, {"a.jpg", "x"}, {"b.json", R"({"label": 1})"}, {"b.jpg", "y"}};
+  EXPECT_EQ(labels(json, {"1", "2"}), (std::vector<std::int64_t>{1, 1})) << "a number is never a name";
+}
+
+TEST_F(TarTest, HoldingOutDrawsByNamesThatAreApart) {
+  const auto hold = [&](const std::vector<Members>& shards) {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      TarWriter writer(folder / join_text("train-", i, ".tar"));
+      for (const auto& [name, content] : shards[i]) writer.add(name, bytes_of(content));
+      writer.finish();
+    }
+    WebdatasetOptions options;
+    options.path = folder.path().string();
+    return hold_out(webdataset(options).train, 0.2, 0, "valid").held_out->size();
+  };
+  std::vector<Members> same(20);
+  for (Members& shard : same)
+    for (const char* name : {"0", "1", "2", "3", "4"}) {
+      shard.emplace_back(std::string(name) + ".cls", "0");
+      shard.emplace_back(std::string(name) + ".jpg", "x");
+    }
+  const std::int64_t of_100 = hold(same);
+  EXPECT_GT(of_100, 10);
+  EXPECT_LT(of_100, 30);
+  EXPECT_NE(of_100 % 20, 0) << "one of every shard";
+}
+
 TEST_F(TarTest, TruncatedFilesAreFound) {
   write({{"a.cls", "0"}, {"a.jpg", std::string(600, 'x')}});
   const Bytes whole = bytes_of_file(path);

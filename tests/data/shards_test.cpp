@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets that are packed into tar shards and TFRecord files, and streams of them.
+#include "data/formats/records.h"
 #include "data/formats/shards.h"
 
 #include <gtest/gtest.h>
@@ -111,6 +112,41 @@ TEST_F(PackedShardsTest, BatchesHaveTheBitsOfTheFolder) {
   }
 }
 
+TEST_F(PackedShardsTest, HoldOutTheImagesOfTheFolder) {
+  const DataSplits from_folder = folder_data();
+  const std::string held = R"(, "valid_fraction": 0.2)";
+  const DataSplits expected = folder_data(held);
+  const auto names = [](const DataSplits& data) {
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < data.valid->size(); ++i) all.push_back(data.valid->images()->sample_name(i));
+    return all;
+  };
+  for (const PackFormat format : {PackFormat::records, PackFormat::webdataset, PackFormat::tfrecord}) {
+    const std::string path = packed(from_folder, format);
+    EXPECT_EQ(names(data_of(name_of(format), path, held)), names(expected)) << name_of(format);
+  }
+}
+
+TEST_F(PackedShardsTest, ClassesMayBeCalledByNumbers) {
+  fs::remove_all(source);
+  for (int i = 0; i < 12; ++i)
+    put(join_text("images/train/", i % 3 == 0 ? "1" : i % 3 == 1 ? "2" : "10", "/", 10 + i, ".png"), i);
+  const DataSplits from_folder = data_of("image_folder", source);
+  const std::vector<std::string> classes{"1", "10", "2"};
+  ASSERT_EQ(from_folder.train->class_names(), classes);
+  const std::string expected = batches(from_folder);
+  for (const PackFormat format : {PackFormat::webdataset, PackFormat::tfrecord}) {
+    const std::string path = packed(from_folder, format);
+    const DataSplits data = data_of(name_of(format), path);
+    EXPECT_EQ(data.train->class_names(), classes);
+    EXPECT_EQ(batches(data), expected) << name_of(format);
+    const auto with = [&](const char* names) { return data_of(name_of(format), path, names); };
+    EXPECT_EQ(batches(with(R"(, "classes": ["1", "10", "2"])")), expected);
+    EXPECT_TRUE(contains(error_message<ConfigError>([&] { with(R"(, "classes": ["2", "10", "1"])"); }),
+                         "was packed with other classes"));
+  }
+}
+
 TEST_F(PackedShardsTest, PixelsBecomePngWithTheSameBits) {
   const DataSplits digits = make_data(parse_json(R"({"type": "digits", "workers": 0})", "test"));
   const DataSplits shrunk = folder_data(R"(, "shrink_to": 9)");
@@ -143,6 +179,18 @@ TEST_F(PackedShardsTest, QualityStoresJpegs) {
   }
   EXPECT_TRUE(
       contains(error_message<UsageError>([&] { packed(data, PackFormat::tfrecord, {.quality = 101}); }), "101"));
+  const DataSplits digits = make_data(parse_json(R"({"type": "digits", "workers": 0})", "test"));
+  pack_records(digits, folder / "grey", {.quality = 95});
+  const ImageSplits grey = records(folder / "grey");
+  Image image;
+  Region region;
+  const auto whole = [](int height, int width) {
+    return Sizing{{0, 0, height, width}, height, width, {0, 0, height, width}, ResizeFilter::bilinear};
+  };
+  EXPECT_EQ(grey.train->image_shape(), (ImageShape{8, 8, 1}));
+  EXPECT_EQ(grey.train->get(3).image.channels, 1);
+  EXPECT_EQ(grey.train->try_read_region(3, whole, image, region), digits.train->images()->label(3));
+  EXPECT_EQ(image, grey.train->get(3).image);
 }
 
 TEST_F(PackedShardsTest, AnInterruptedPackGoesOn) {
@@ -176,7 +224,7 @@ TEST_F(PackedShardsTest, ShardsThatAreNotThoseOfTheManifestAreNamed) {
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_TRUE(contains(faults[0], "train-000000.tar"));
   const std::string message = error_message<DataError>([&] { data_of("webdataset", path).train->images()->get(2); });
-  EXPECT_TRUE(contains(message, join_text("train-000000.tar: record 2 (000000002.png) at offset ", samples[2].offset)))
+  EXPECT_TRUE(contains(message, join_text("train-000000.tar: record 2 (cat/25.png) at offset ", samples[2].offset)))
       << message;
   fs::resize_file(first, fs::file_size(first) - 512);
   EXPECT_TRUE(contains(error_message<DataError>([&] { data_of("webdataset", path); }), "was cut off or replaced"));

@@ -60,6 +60,8 @@ TEST_F(CsvTest, ReadsQuotesLineBreaksAndEmptyLines) {
   EXPECT_EQ(csv.rows[0], (std::vector<std::string>{"1", "x \"y\"\nz", ""}));
   EXPECT_EQ(csv.rows[1], (std::vector<std::string>{"", "2", "3"}));
   EXPECT_EQ(csv.place(1, 0), path + ": line 5, column \"a\"");
+  EXPECT_EQ(read("x\n1\n\n\"\"\n2\n").rows, (std::vector<std::vector<std::string>>{{"1"}, {""}, {"2"}}))
+      << "a field that is quoted is one";
 }
 
 TEST_F(CsvTest, RefusesWhatIsNoTable) {
@@ -212,6 +214,17 @@ TEST_F(CsvTest, InputsBeyondF32AreRefused) {
   const std::string fault = error_message<DataError>([&] { data(rest); });
   EXPECT_TRUE(contains(fault, "test.csv: column \"a\" has the value 1e+20, which is beyond f32")) << fault;
   EXPECT_NO_THROW(data(rest + R"(, "standardize": false)"));
+}
+
+TEST_F(CsvTest, KeysThatContradictAreRefused) {
+  write("a,b,y\n1,2,3\n4,5,6\n7,8,9\n");
+  const auto message = [&](const char* more) {
+    return error_message<ConfigError>([&] { data(join_text(R"("target": "y", )", more)); });
+  };
+  EXPECT_TRUE(contains(message(R"("columns": ["a", "a"])"), "/data/columns: \"a\" is named twice"));
+  EXPECT_TRUE(contains(message(R"("columns": ["a", "b"], "ignore": ["a"])"), "/data/ignore: \"a\" is among"));
+  EXPECT_TRUE(contains(message(R"("categories": ["y"])"), "/data/categories: \"y\" is the target"));
+  EXPECT_TRUE(contains(message(R"("columns": ["y"])"), "\"y\" is the target"));
 }
 
 TEST_F(CsvTest, HasNoFieldsOfImages) {
@@ -424,7 +437,8 @@ TEST_F(ArraysTest, LabelsAreNumbersFromZero) {
 
 TEST_F(ArraysTest, ColumnsWithoutAnyValueAreNamed) {
   for (std::size_t row = 0; row < 60; ++row) x[row * 6 + 2] = x[row * 6 + 5] = std::nan("");
-  EXPECT_TRUE(contains(fault(R"(, "missing": "most_frequent")"), "x.npy: place 2 of the last axis")) << fault();
+  for (const char* missing : {"most_frequent", "mean"})
+    EXPECT_TRUE(contains(fault(join_text(R"(, "missing": ")", missing, '"')), "x.npy: place 2 of the last axis"));
 }
 
 TEST(Arrays, AreSplitsOfRowsWithClassesOrNumbers) {

@@ -15,6 +15,7 @@
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
 #include "train/cli/commands.h"
+#include "train/run/bad_samples.h"
 #include "train/run/run_config.h"
 
 namespace hearth::train {
@@ -121,7 +122,9 @@ int pack(const Arguments& arguments) {
                                   .progress = [](std::int64_t done, std::int64_t files) {
                                     std::cerr << join_text("packed ", done, " of ", files, " files\n");
                                   }};
-  const Json manifest = data::pack_records(data::make_data(source.data), folder, options);
+  const data::DataSplits splits = data::make_data(source.data);
+  const Json manifest = data::pack_records(splits, folder, options);
+  for (const std::string& line : take_new_bad_samples(splits, nullptr)) std::cerr << "warning: " << line << "\n";
   if (arguments.has("--json"))
     std::cout << to_text(manifest) << "\n";
   else

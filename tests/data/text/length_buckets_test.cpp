@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "data/text/labelled.h"
+#include "data/text/tokenize_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace hearth::data {

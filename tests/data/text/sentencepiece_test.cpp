@@ -9,8 +9,12 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "data/libraries.h"
+#include "data/text/token_writer.h"
+#include "data/text/tokenize_file.h"
+#include "data/text/tokens.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth::data {
 namespace {
@@ -47,6 +51,27 @@ TEST_F(SentencePiece, GivesTheAnswersOfItsPackage) {
     EXPECT_EQ(ids, expected) << text;
     EXPECT_EQ(tokenizer->decode(ids), answer.at("decoded").as_string()) << text;
   }
+}
+
+TEST_F(SentencePiece, ALongTextIsCutAlikeInMemoryAndInAFile) {
+  const TokenizerPointer tokenizer = read_tokenizer(path);
+  const test::TempDir scratch;
+  std::string text;
+  for (int i = 0; text.size() < 400'000; ++i)
+    text += join_text("the ", i * 7919 % 1000, "th of many words,", i % 9 == 8 ? '\n' : ' ');
+  const std::string file = scratch.write("a.txt", {text.begin(), text.end()}), packed = scratch / "a.tokens";
+  TokenWriter writer(packed, tokenizer->size(), tokenizer->digest());
+  tokenize_file(*tokenizer, file, Documents::files, writer);
+  writer.finish();
+  const TokensPointer in_memory = tokenize(*tokenizer, std::vector<std::string_view>{text}, "a", Documents::files);
+  const TokensPointer read = Tokens::open(packed);
+  ASSERT_EQ(in_memory->size(), read->size());
+  std::vector<std::int32_t> a(static_cast<std::size_t>(read->size())), b = a;
+  in_memory->copy(0, read->size(), a.data());
+  read->copy(0, read->size(), b.data());
+  EXPECT_EQ(a, b);
+  const std::vector<std::int32_t> first = tokenizer->encode(std::string_view(text).substr(0, text.find('\n')));
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), a.begin()));
 }
 
 TEST_F(SentencePiece, PiecesAndSpecialIds) {

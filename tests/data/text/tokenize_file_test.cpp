@@ -62,13 +62,16 @@ TEST(TokenizeFileTest, PiecesGiveTheIdsOfTheWhole) {
         const TokenizerPointer tokenizer = tokenizer_for(node, path);
         const std::vector<std::string> files{read_corpus(path)};
         const std::string whole = folder / "whole.tokens", pieces = folder / "pieces.tokens";
-        tokenize(*tokenizer, text_parts::documents_of(files, documents), path)->write(whole);
+        const auto sequences = text_parts::documents_of(files, documents);
+        tokenize(*tokenizer, sequences, path, documents, SIZE_MAX)->write(whole);
         for (const std::size_t block : {300u, 1000u, 4096u, 1u << 20}) {
           SCOPED_TRACE(testing::Message() << path << " " << node << " " << static_cast<int>(documents) << " " << block);
           TokenWriter writer(pieces, tokenizer->size(), tokenizer->digest());
           tokenize_file(*tokenizer, path, documents, writer, block);
           writer.finish();
           EXPECT_EQ(bytes_of_file(pieces), bytes_of_file(whole));
+          tokenize(*tokenizer, sequences, path, documents, block)->write(pieces);
+          EXPECT_EQ(bytes_of_file(pieces), bytes_of_file(whole)) << "in memory";
         }
       }
 }

@@ -220,6 +220,26 @@ TEST(TokenizerTest, WhatIsNotSupportedIsNamed) {
   EXPECT_TRUE(contains(refusal([](Json& d) { d.find("model")->set("vocab", "none"); }), "must be an object"));
 }
 
+TEST(TokenizerTest, BytesThatAVocabularyLacksAreTheUnknownPieceOrRefused) {
+  const auto made = [](const Json& unknown, bool fuse) {
+    Json document = read_json(golden("bpe.json"));
+    Json& model = *document.find("model");
+    Json vocabulary = Json::object();
+    for (const char* piece : {"<pad>", "<unk>", "a", "b", "<oov>"})
+      vocabulary.set(piece, static_cast<std::int64_t>(vocabulary.size()));
+    model.set("vocab", std::move(vocabulary)).set("merges", Json::array());
+    model.set("unk_token", unknown).set("fuse_unk", fuse);
+    document.set("added_tokens", Json::array());
+    return parse_tokenizer(document, "t.json");
+  };
+  const auto tokenizer = made("<oov>", false);
+  EXPECT_EQ(tokenizer->encode("axb"), (std::vector<std::int32_t>{2, 4, 3}));
+  EXPECT_EQ(parse_tokenizer(tokenizer->to_json(), "again")->encode("axb"), tokenizer->encode("axb"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)made(nullptr, false)->encode("axb"); }), "the byte 120"));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)made("<none>", false); }), "unk_token \"<none>\""));
+  EXPECT_TRUE(contains(error_message<DataError>([&] { (void)made("<unk>", true); }), "fuse_unk"));
+}
+
 TEST(TokenizerTest, BadInput) {
   const auto tokenizer = read_tokenizer(golden("bpe.json"));
   const std::string text = "good\nbad \xff here";
