@@ -10,7 +10,7 @@ namespace hearth::train {
 namespace {
 
 /// Types of models whose accuracy over three seeds stands in docs/precision.md, in f32 and in bf16.
-constexpr const char* accurate_in_bf16[] = {"resnet", "swin", "gpt", "transformer"};
+constexpr const char* accurate_in_bf16[] = {"resnet", "swin", "gpt", "bert", "transformer"};
 
 /// Why f32 is taken, or empty.
 std::string why_f32(const std::string& model, Device device) {
