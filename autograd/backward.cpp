@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "autograd/accumulate.h"
+#include "autograd/backward_of_part.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "core/origin.h"
@@ -28,14 +29,14 @@ void add(const Tensor& sum, const Tensor& term) {
 
 class BackwardPass {
  public:
-  explicit BackwardPass(const std::shared_ptr<GradState>& root) { count(root); }
+  BackwardPass(const std::shared_ptr<GradState>& root, bool of_part) : of_part_(of_part) { count(root); }
   BackwardPass(const BackwardPass&) = delete;
   BackwardPass& operator=(const BackwardPass&) = delete;
   /// What an exception left unvisited would be taken for visited by the next backward pass that comes there.
   ~BackwardPass() {
     for (const std::shared_ptr<GradState>& state : heap_) state->pending = {};
-    if (is_recomputing()) return;  // the outer pass goes on with it
-    for (const auto& [leaf, missing] : expected_) leaf->pending = {};
+    if (of_part_) return;  // the outer pass goes on with it
+    for (const auto& [state, leaf] : expected_) state->pending = {};
   }
 
   void run(const std::shared_ptr<GradState>& root, const Tensor& dy) {
@@ -45,6 +46,7 @@ class BackwardPass {
     });
     deliver(root, is_of_leaf ? dy.clone() : dy, false);
     const NoGrad no_grad;
+    const AutocastScope as_recorded(std::nullopt);  // types are those of the forward pass
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), before);
       const std::shared_ptr<GradState> state = std::move(heap_.back());
@@ -73,9 +75,9 @@ class BackwardPass {
  private:
   /// Behind an op that gave no gradient nodes do not run, so that a leaf may wait for contributions that never come.
   void finish_leaves() {
-    if (is_recomputing()) return;
-    for (const auto& [leaf, missing] : expected_)
-      if (missing > 0) finish_leaf(*leaf);
+    if (of_part_) return;
+    for (const auto& [state, leaf] : expected_)
+      if (leaf.missing > 0) finish_leaf(*state);
   }
 
   static void finish_leaf(GradState& state) {
@@ -111,13 +113,19 @@ class BackwardPass {
     return handed_on > 1 ? 0 : static_cast<double>(bytes);
   }
 
+  void expect(const std::shared_ptr<GradState>& leaf) {
+    Leaf& expected = expected_[leaf.get()];
+    expected.state = leaf;
+    ++expected.missing;
+  }
+
   void count(const std::shared_ptr<GradState>& root) {
     std::vector<const Node*> stack;
     std::unordered_set<const Node*> seen;
     if (root->node)
       stack.push_back(root->node.get());
     else
-      ++expected_[root.get()];
+      expect(root);
     while (!stack.empty()) {
       const Node* node = stack.back();
       stack.pop_back();
@@ -127,7 +135,7 @@ class BackwardPass {
         if (input->node)
           stack.push_back(input->node.get());
         else
-          ++expected_[input.get()];
+          expect(input);
       }
     }
   }
@@ -173,7 +181,7 @@ class BackwardPass {
           add_pending(*state, std::move(gradient), open);
       }
       // In the backward pass of a recomputed part the last contribution is not known; the outer pass gets there later.
-      if (--expected_[state.get()] == 0 && !is_recomputing()) finish_leaf(*state);
+      if (--expected_[state.get()].missing == 0 && !of_part_) finish_leaf(*state);
       return;
     }
     if (!gradient.defined()) return;  // this path contributes nothing
@@ -246,21 +254,31 @@ class BackwardPass {
     state.is_zero = false;
   }
 
-  std::unordered_map<GradState*, std::int64_t> expected_;
+  /// Kept alive: its owner may have given it up, and the node that it goes into lets go of it when it has run.
+  struct Leaf {
+    std::shared_ptr<GradState> state;
+    std::int64_t missing = 0;  ///< contributions
+  };
+
+  const bool of_part_;
+  std::unordered_map<GradState*, Leaf> expected_;
   std::vector<std::shared_ptr<GradState>> heap_;
 };
 
-}  // namespace
-
-void backward(const Tensor& y, const Tensor& dy) {
+void run(const Tensor& y, const Tensor& dy, bool of_part) {
   HEARTH_CHECK(UsageError, needs_grad(y), "backward: nothing on the tape leads to this tensor (", describe(y),
                "); does any parameter need a gradient, and is NoGrad off?");
   HEARTH_CHECK(ShapeError, dy.shape() == y.shape(), "backward: dy has shape ", dy.shape(), ", y has ", y.shape());
   HEARTH_CHECK(DTypeError, dy.dtype() == y.dtype(), "backward: dy is ", dy.dtype(), ", y is ", y.dtype());
   HEARTH_CHECK(DeviceError, dy.device() == y.device(), "backward: dy is on ", dy.device(), ", y on ", y.device(),
                "; move one with to(device)");
-  BackwardPass(y.grad_state()).run(y.grad_state(), dy);
+  BackwardPass(y.grad_state(), of_part).run(y.grad_state(), dy);
 }
+
+}  // namespace
+
+void backward(const Tensor& y, const Tensor& dy) { run(y, dy, false); }
+void detail::backward_of_part(const Tensor& y, const Tensor& dy) { run(y, dy, true); }
 
 void backward(const Tensor& loss, double seed) {
   HEARTH_CHECK(ShapeError, loss.defined() && loss.size() == 1, "backward: the loss is ", describe(loss),

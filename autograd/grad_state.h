@@ -31,11 +31,11 @@ struct HEARTH_API GradState {
   /// Leaf: the gradient counts as zero, since nothing has arrived since zero_grad(); the first contribution may be
   /// written, not added.
   bool is_zero = true;
-  /// Leaf in a low-precision type: its value in f32, which the optimizer updates and files keep. Undefined where there is
-  /// none, and where ranks have a part of it each.
+  /// Leaf in a low-precision type: its value in f32, which the optimizer updates and files keep. Undefined where there
+  /// is none, and where ranks have a part of it each.
   Tensor master;
-  /// Leaf: ops take it for a tensor that needs no gradient (nn::FreezeScope).
-  bool frozen = false;
+  /// Leaf: above 0 ops take it for a tensor that needs no gradient (nn::Module::freeze(), and each nn::FreezeScope).
+  int frozen = 0;
   /// Leaf: lives as long as the FlatParameters that the leaf's values and gradient are part of.
   std::weak_ptr<const void> flat;
   /// Leaf: called when the last contribution of a backward pass has arrived.

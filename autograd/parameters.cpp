@@ -28,6 +28,9 @@ std::vector<NamedTensor> trained(const std::vector<NamedTensor>& all) {
                  "\" are one tensor, of which one is frozen; freeze both or none");
     HEARTH_CHECK(UsageError, !all[i].uninitialized, "flat parameters: \"", all[i].name, "\" ", all[i].tensor->shape(),
                  " was never initialized; call nn::initialize(model, seed), or load its weights first");
+    const auto& leaf = all[i].tensor->grad_state();
+    HEARTH_CHECK(UsageError, all[i].frozen || leaf == nullptr || leaf->frozen == 0, "flat parameters: \"", all[i].name,
+                 "\" is frozen by an nn::FreezeScope, which would not give another tensor back; end the scope first");
     if (!all[i].frozen) result.push_back(all[i]);
   }
   return result;
@@ -131,7 +134,10 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   auto state = std::make_shared<GradState>(grad);
   state->flat = lease_;
   state->grad = grad;
-  if (needs_grad(handle)) state->hooks = handle.grad_state()->hooks;
+  if (handle.grad_state() != nullptr) {
+    state->hooks = handle.grad_state()->hooks;
+    state->ready_hooks = handle.grad_state()->ready_hooks;
+  }
   const bool instead = low_precision && low_precision->use == LowPrecisionCopy::Use::instead && !parameter.keep_fp32;
   if (low_precision && !instead && !parameter.keep_fp32) {
     state->low_precision = view_of(low_precision_);

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "autograd/backward.h"
+#include "autograd/backward_of_part.h"
 #include "autograd/record.h"
 #include "core/random.h"
 
@@ -30,21 +30,25 @@ struct Recompute {
 
   // The parameters' gradients arrive within: their leaves are those of the inner graph too.
   std::vector<Tensor> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
-    std::vector<Tensor> gradients(needs.size());
-    const detail::RecomputingScope recomputing;
-    const RandomScope random(saved.random);
-    const AutocastScope autocast(saved.low_precision);
-    std::vector<Tensor> inputs;
+    std::vector<Tensor> gradients(needs.size()), inputs;
     for (const SavedTensor& tensor : saved.inputs) (void)tensor.get();
     for (std::size_t i = 0; i < count; ++i) {
       const Tensor x = saved.inputs[i].get().detach();
       inputs.push_back(needs[i] ? requires_grad(x) : x);
     }
-    const Tensor y = f(inputs);
-    hearth::backward(y, dy);
+    const Tensor y = run_again(saved, inputs);
+    detail::backward_of_part(y, dy);
     for (std::size_t i = 0; i < count; ++i)
       if (needs[i]) gradients[i] = grad_of(inputs[i]);
     return gradients;
+  }
+
+  // As the first time; the backward pass of it, in which hooks run, is none of that.
+  Tensor run_again(const Saved& saved, std::span<const Tensor> inputs) const {
+    const detail::RecomputingScope recomputing;
+    const RandomScope random(saved.random);
+    const AutocastScope autocast(saved.low_precision);
+    return f(inputs);
   }
 };
 

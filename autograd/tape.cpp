@@ -55,7 +55,7 @@ bool is_flat(const Tensor& tensor) {
 }
 
 bool needs_grad(const Tensor& tensor) {
-  return tensor.defined() && tensor.grad_state() != nullptr && !tensor.grad_state()->frozen;
+  return tensor.defined() && tensor.grad_state() != nullptr && tensor.grad_state()->frozen == 0;
 }
 
 namespace {
@@ -251,6 +251,7 @@ DType NeedsGrad::type_for(std::size_t i, DType own) const {
 }
 
 Tensor NeedsGrad::sum_so_far(std::size_t i, const Shape& shape, DType dtype) const {
+  if (i >= 64) return {};  // the backward pass watches so many
   if (const GradState* leaf = leaf_of_single_use(i, shape, dtype))
     return !leaf->is_zero && leaf->grad.is_contiguous() ? leaf->grad : Tensor();
   const GradState* state = inputs_[i].get();

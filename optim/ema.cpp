@@ -87,6 +87,12 @@ void Ema::begin_update() {
   begun_ = true;
 }
 
+void Ema::abandon_update() {
+  if (!begun_) return;
+  --updates_;
+  begun_ = false;
+}
+
 const Staged<double>& Ema::weight_for(std::int64_t update) {
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
   HEARTH_CHECK(UsageError, begun_ || update == blended_for_,
@@ -120,6 +126,8 @@ EmaScope::EmaScope(Ema& ema) : ema_(ema) {
       UsageError, !ema_.in_use(),
       "ema: the averages are in use already, and a second scope would give the weights back; use one EmaScope at "
       "a time, and ask in_use()");
+  HEARTH_CHECK(UsageError, !Ema::holds_averages(ema_.parameters()),
+               "ema: the averages of another Ema are in use in these parameters; end its scope first");
   ema_.swap();
 }
 
@@ -132,6 +140,12 @@ EmaScope::~EmaScope() {
 }
 
 void Ema::register_state(State& state) {
+  state.before_reading([this] {
+    HEARTH_CHECK(
+        UsageError, !in_use_,
+        "ema: a state is read while the averages are in use, so that weights and averages are exchanged; end the "
+        "EmaScope, or swap back, first");
+  });
   state.add("ema.updates", &updates_);
   const Shards* const shards = parameters_.shards();
   shards != nullptr ? state.add_shard("ema.average", &average_, *shards, {shards->total()})

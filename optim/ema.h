@@ -48,6 +48,8 @@ class HEARTH_API Ema {
   void apply();
   /// The rest of apply(), where Optimizer::apply() has blended the values.
   void apply_to_buffers();
+  /// The update that was begun last does not count, unless it has been applied.
+  void abandon_update();
   /// Begins again, as a copy of the present values.
   void restart();
   /// Exchanges averages and values: the model computes with the averages until the next call. Where each rank has a
@@ -70,7 +72,8 @@ class HEARTH_API Ema {
   /// The average of the flat values (after an odd number of swaps the values themselves), or of this rank's part.
   const Tensor& average() const { return average_; }
 
-  /// Registers the averages under "ema.".
+  /// Registers the averages under "ema.". UsageError where that state is saved, hashed or loaded while they are in use:
+  /// weights and averages are exchanged then.
   void register_state(State& state);
 
  private:
@@ -89,7 +92,7 @@ class HEARTH_API Ema {
 /// Uses the averages while it lives: evaluations only, as the optimizer refuses to train them.
 class HEARTH_API EmaScope {
  public:
-  /// UsageError if they are in use already.
+  /// UsageError if they are in use already, or those of another Ema of the same parameters.
   explicit EmaScope(Ema& ema);
   /// Keeps the averages in use where another rank has failed.
   ~EmaScope();

@@ -118,6 +118,12 @@ void Optimizer::begin_step(double lr, double grad_scale) {
   ++begun_;
 }
 
+void Optimizer::abandon_step() {
+  if (begun_ == applied_) return;
+  --steps_;
+  --begun_;
+}
+
 void Optimizer::apply(Ema* average) {
   HEARTH_CHECK(UsageError, begun_ > 0,
                "optimizer: apply() before begin_step(), which gives the update its learning rate");
@@ -132,6 +138,7 @@ void Optimizer::apply(Ema* average) {
                "optimizer: updates are divided among ranks (zero), which this optimizer does not say it can do; leave "
                "zero out, or override can_shard()");
   parameters_->begin_update(this);
+  applied_ = begun_;
   // Of all ranks' new values it is made afterwards.
   Copies copies{.low_precision = shards != nullptr ? Tensor() : parameters_->low_precision()};
   if (average != nullptr) {
@@ -158,6 +165,7 @@ void Optimizer::check_eps(const char* op, double eps) const {
 
 void Optimizer::register_state(State& state) {
   state.add("optimizer.steps", &steps_);
+  if (schedule_ != nullptr) state.add("optimizer.skipped", &skipped_);
   const Shards* const shards = parameters_->shards();
   for (const NamedTensor& moment : moments_)
     shards != nullptr ? state.add_shard(moment.name, moment.tensor, *shards, {shards->total()})
@@ -182,7 +190,7 @@ void load(Optimizer& optimizer, const std::string& path) {
   check_file(optimizer.parameters(), path);
   State state;
   optimizer.register_state(state);
-  state.load(path);
+  state.load(path, {"optimizer.skipped"});
 }
 
 }  // namespace hearth::optim

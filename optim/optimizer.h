@@ -62,11 +62,12 @@ class HEARTH_API Optimizer {
   /// Marks all gradients as empty, those of parameters that had no part in the loss too.
   void zero_grad();
   /// From now on the learning rate follows `schedule`, which must outlive the optimizer: step s = 0, 1, ... has
-  /// base_lr() * schedule.factor(s). There is nothing to call after a step.
+  /// base_lr() * schedule.factor(s), those counted that were skipped. There is nothing to call after a step. Before the
+  /// state is registered, saved or loaded.
   void attach(const Schedule& schedule) { schedule_ = &schedule; }
   void attach(const Schedule&&) = delete;
   /// The learning rate of the next step().
-  double lr() const { return schedule_ == nullptr ? base_lr_ : base_lr_ * schedule_->factor(steps_); }
+  double lr() const { return schedule_ == nullptr ? base_lr_ : base_lr_ * schedule_->factor(steps_ + skipped_); }
   /// UsageError if they are gone.
   const FlatParameters& parameters() const;
   /// Scales the gradients that the next step() sees so that their global norm is at most `max_norm`; the norm before.
@@ -94,7 +95,13 @@ class HEARTH_API Optimizer {
   /// Steps done so far. Those that were skipped on the device count until forget_steps().
   std::int64_t steps() const { return steps_; }
   /// `count` of the steps were skipped.
-  void forget_steps(std::int64_t count) { steps_ -= count; }
+  void forget_steps(std::int64_t count) {
+    steps_ -= count;
+    skipped_ += count;
+  }
+  /// The step that was begun last does not count, unless apply() has run for it: an exception ended it, as one of the
+  /// forward pass.
+  void abandon_step();
   const std::vector<ParameterRange>& ranges() const { return plan_.ranges(); }
   /// Values that make_moment() has made of each weight.
   std::int64_t moments() const { return static_cast<std::int64_t>(moments_.size()); }
@@ -134,7 +141,9 @@ class HEARTH_API Optimizer {
   const Schedule* schedule_ = nullptr;
   double clip_ = 1.0;  // what clip_grad_norm() found, for the next step()
   std::int64_t steps_ = 0;
-  std::int64_t begun_ = 0;  // updates begun by this object, skipped ones too
+  std::int64_t skipped_ = 0;
+  std::int64_t begun_ = 0;    // updates begun by this object, skipped ones too
+  std::int64_t applied_ = 0;  // the last of them that apply() was called for
 };
 
 /// The cells of coefficients with the bias corrections of Adam.

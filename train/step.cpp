@@ -280,7 +280,13 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
     session.ranks->use_weights(moves ? on_device(session, weights)["weights"] : Tensor());
   }
   const StepResult result = begin_step(session, samples);
-  run_step(session, inputs);
+  try {
+    run_step(session, inputs);
+  } catch (...) {
+    session.optimizer->abandon_step();
+    if (session.ema) session.ema->abandon_update();
+    throw;
+  }
   return result;
 }
 

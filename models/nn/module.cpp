@@ -28,6 +28,11 @@ void check_not_flat(Module& module, const char* advice, F&& is_replaced) {
                  module.type_name(), ": \"", parameter.name, "\" ", describe(*parameter.tensor), " on ",
                  parameter.tensor->device(),
                  " is part of FlatParameters, and their optimizer would go on training it; ", advice);
+    const auto& leaf = parameter.tensor->grad_state();
+    HEARTH_CHECK(UsageError,
+                 leaf == nullptr || leaf->frozen <= (parameter.frozen ? 1 : 0) || !is_replaced(*parameter.tensor),
+                 "module ", module.type_name(), ": \"", parameter.name,
+                 "\" is frozen by an nn::FreezeScope, which would not give another tensor back; end the scope first");
   }
 }
 
@@ -239,7 +244,7 @@ void Module::freeze(bool on) {
                  [](const Tensor&) { return true; });
   replace_parameters([&](const Tensor& own) {
     const Tensor leaf = trained_as(own, on ? own.detach() : requires_grad(own.detach()));
-    if (leaf.grad_state() != nullptr) leaf.grad_state()->frozen = on;
+    if (leaf.grad_state() != nullptr) leaf.grad_state()->frozen = on ? 1 : 0;
     return leaf;
   });
   for_each_parameter([&](OwnTensor& own) { own.frozen = on; });
@@ -247,11 +252,11 @@ void Module::freeze(bool on) {
 
 FreezeScope::FreezeScope(Module& module) {
   for (const NamedTensor& parameter : module.parameters())
-    if (needs_grad(*parameter.tensor)) leaves_.push_back(parameter.tensor->grad_state());
-  for (const std::shared_ptr<GradState>& leaf : leaves_) leaf->frozen = true;
+    if (parameter.tensor->grad_state() != nullptr) leaves_.push_back(parameter.tensor->grad_state());
+  for (const std::shared_ptr<GradState>& leaf : leaves_) ++leaf->frozen;
 }
 FreezeScope::~FreezeScope() {
-  for (const std::shared_ptr<GradState>& leaf : leaves_) leaf->frozen = false;
+  for (const std::shared_ptr<GradState>& leaf : leaves_) --leaf->frozen;
 }
 
 void Module::on_forward(std::function<void(const Module&, const Tensor&)> f) { forward_hooks_.push_back(std::move(f)); }

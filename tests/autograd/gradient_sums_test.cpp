@@ -116,6 +116,69 @@ TEST(GradientSums, ALeafWithHooksGetsItsGradientWhereAnotherPathEnds) {
   EXPECT_EQ(ready, 1);
 }
 
+TEST(GradientSums, LeavesThatNobodyHoldsAreAliveUntilThePassIsOver) {
+  std::vector<std::vector<std::uint64_t>> blocks;
+  Tensor loss;
+  int ready = 0;
+  {
+    const Tensor a = leaf({2}), b = leaf({3}), c = leaf({5});
+    const Tensor h = multiply(a, b);
+    // What takes the memory of a leaf that was freed.
+    register_hook(h, [&](const Tensor&) {
+      for (int i = 0; i < 64; ++i) blocks.emplace_back(sizeof(GradState) / 8, ~std::uint64_t{0});
+      return Tensor();
+    });
+    on_grad_ready(a, [&] { ++ready; });
+    on_grad_ready(c, [&] { ++ready; });
+    loss = total(multiply(h, c));
+  }
+  backward(loss);
+  EXPECT_EQ(ready, 2);
+}
+
+/// The sum of all inputs [1], whose gradients are added to what is there.
+struct AddAll {
+  static constexpr OpInfo info{.name = "add_all"};
+  struct Saved {};
+  Tensor forward(Saved&, std::span<const Tensor> inputs) const {
+    Tensor y = inputs[0].clone();
+    for (const Tensor& x : inputs.subspan(1)) *y.data<double>() += *x.data<const double>();
+    return y;
+  }
+  std::vector<Tensor> backward(const Saved&, Tensor dy, const NeedsGrad& needs) const {
+    std::vector<Tensor> gradients(needs.size());
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      gradients[i] = needs.sum_so_far(i, dy.shape(), dy.dtype());
+      if (gradients[i].defined())
+        *gradients[i].data<double>() += *dy.data<const double>();
+      else
+        gradients[i] = dy.clone();
+    }
+    return gradients;
+  }
+};
+
+TEST(GradientSums, OfManyInputsNoneIsAddedTwice) {
+  std::vector<Tensor> leaves;
+  for (int i = 0; i < 70; ++i) leaves.push_back(leaf({1}));
+  const auto sum = [&] { return record_list(AddAll{}, leaves); };
+  backward(total(multiply(sum(), sum())));
+  for (const Tensor& x : leaves) EXPECT_EQ(grad_of(x).item(), 2 * 70);
+}
+
+TEST(GradientSums, HooksComputeInTheTypesOfTheirArguments) {
+  const Tensor a = leaf({2});
+  const AutocastScope low(DType::bf16);
+  std::optional<DType> seen = DType::f16;
+  register_hook(a, [&](const Tensor&) {
+    seen = autocast_dtype();
+    return Tensor();
+  });
+  backward(total(multiply(a, leaf({3}))));
+  EXPECT_EQ(seen, std::nullopt);
+  EXPECT_EQ(autocast_dtype(), DType::bf16);
+}
+
 TEST(GradientSums, AHookMayRegisterHooks) {
   const Tensor w = leaf({1, 2}), y = multiply(w, w);
   int calls = 0;

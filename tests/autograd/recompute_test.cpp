@@ -153,6 +153,30 @@ TEST(Recompute, TellsAGradientReadyOnce) {
   EXPECT_EQ(at_ready, 2 * 1 * 0.5);
 }
 
+TEST(Recompute, APassThatAHookBeginsWithinIsOneOfItsOwn) {
+  const Leaves leaves;
+  const Tensor other = requires_grad(Tensor::of<double>({1}, {3}));
+  int ready = 0;
+  bool recomputing = true;
+  on_grad_ready(other, [&] { ++ready; });
+  register_hook(other, [](const Tensor& dy) { return product(dy, Tensor::of<double>({1}, {10})); });
+  const Tensor loss = product(other, other);
+  const auto f = [&](std::span<const Tensor> inputs) {
+    const Tensor y = product(inputs[0], leaves.w);
+    if (needs_grad(y))
+      register_hook(y, [&](const Tensor&) {
+        recomputing = is_recomputing();
+        if (grad_of(other).item() == 0) backward(loss);
+        return Tensor();
+      });
+    return y;
+  };
+  backward(recompute(f, {leaves.x}, {leaves.w}), Tensor::of<double>({3}, {1, 1, 1}));
+  EXPECT_EQ(ready, 1);
+  EXPECT_EQ(grad_of(other).item(), 60);
+  EXPECT_FALSE(recomputing);
+}
+
 TEST(Recompute, SaysThatItRunsAgain) {
   const Leaves leaves;
   std::vector<bool> seen;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -169,6 +170,30 @@ TEST(FreezeScope, EndsAndNests) {
   EXPECT_NE(net.out.weight.to_doubles(), before);
 }
 
+TEST(FreezeScope, EndsInAnyOrder) {
+  Net net;
+  auto first = std::make_unique<nn::FreezeScope>(net), second = std::make_unique<nn::FreezeScope>(net);
+  first.reset();
+  EXPECT_FALSE(needs_grad(net.in.weight)) << "the second lives";
+  second.reset();
+  EXPECT_TRUE(needs_grad(net.in.weight));
+}
+
+TEST(FreezeScope, RefusesWhatReplacesParameters) {
+  Net net;
+  {
+    const nn::FreezeScope frozen(net.in);
+    const auto message = [](auto&& f) { return test::error_message<UsageError>(f); };
+    EXPECT_PRED2(test::contains, message([&] { net.to(DType::f64); }), "end the scope first");
+    EXPECT_PRED2(test::contains, message([&] { net.freeze(); }), "end the scope first");
+    EXPECT_PRED2(test::contains, message([&] { FlatParameters{net.parameters()}; }), "end the scope first");
+    net.out.freeze();
+  }
+  net.to(DType::f64);
+  EXPECT_TRUE(needs_grad(net.in.weight));
+  EXPECT_FALSE(needs_grad(net.out.weight));
+}
+
 TEST(Hooks, SeeEachResult) {
   Net net;
   std::vector<std::string> seen;
@@ -215,6 +240,8 @@ TEST(Hooks, OfParametersStayWithThem) {
   net.to(DType::f32);
   EXPECT_EQ(backward_calls(), std::pair(0, 0)) << "frozen as before";
   net.in.freeze(false);
+  EXPECT_EQ(backward_calls(), std::pair(1, 1));
+  const FlatParameters parameters(net.parameters());
   EXPECT_EQ(backward_calls(), std::pair(1, 1));
 }
 

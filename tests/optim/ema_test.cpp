@@ -185,6 +185,21 @@ TEST(EmaUse, AnUpdateOfTheAveragesIsRefused) {
   EXPECT_NE(toy.values(), before);
 }
 
+TEST(EmaUse, AStateIsNotReadWhileAveragesAreInUse) {
+  test::ToyParameters toy;
+  optim::Ema ema(toy.flat(), {}, {}), other(toy.flat(), {}, {});
+  State state;
+  ema.register_state(state);
+  const std::string before = state.hash();
+  {
+    const optim::EmaScope averaged(ema);
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { (void)state.hash(); }), "end the EmaScope");
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { const optim::EmaScope two(other); }),
+                 "another Ema");
+  }
+  EXPECT_EQ(state.hash(), before);
+}
+
 TEST(EmaUse, EndsWithTheEma) {
   test::ToyParameters toy;
   optim::Sgd sgd(toy.flat(), {});

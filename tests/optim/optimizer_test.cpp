@@ -11,10 +11,12 @@
 #include "core/cpu/parallel.h"
 #include "core/random.h"
 #include "optim/clip.h"
+#include "optim/ema.h"
 #include "optim/registry.h"
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_message.h"
+#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {
@@ -103,6 +105,44 @@ TEST(Optimizer, ClippingCountsForOneStep) {
   EXPECT_THROW((void)sgd.clip_grad_norm(0), ConfigError);
   toy.fill_gradients(std::numeric_limits<double>::infinity());
   EXPECT_THROW((void)sgd.clip_grad_norm(1), DivergedError);
+}
+
+TEST(Optimizer, AStepThatIsGivenUpCountsForNothing) {
+  ToyParameters toy;
+  optim::Adam adam(toy.flat(), {.lr = 1});
+  optim::Ema ema(toy.flat(), {}, {});
+  adam.begin_step(1);
+  ema.begin_update();
+  adam.abandon_step();
+  ema.abandon_update();
+  EXPECT_EQ(adam.steps(), 0);
+  EXPECT_EQ(ema.updates(), 0);
+  toy.fill_gradients(1);
+  adam.begin_step(1);
+  ema.begin_update();
+  adam.apply(&ema);
+  adam.abandon_step();
+  ema.abandon_update();
+  EXPECT_EQ(adam.steps(), 1) << "what was applied counts";
+  EXPECT_EQ(ema.updates(), 1);
+}
+
+TEST(Optimizer, AScheduleCountsSkippedStepsHoweverOftenTheyAreRead) {
+  ToyParameters toy;
+  const optim::CosineSchedule schedule({}, {.total_steps = 10});
+  optim::Sgd sgd(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
+  sgd.attach(schedule);
+  for (int step = 0; step < 4; ++step) sgd.begin_step(sgd.lr());
+  const double before = sgd.lr();
+  sgd.forget_steps(2);
+  EXPECT_EQ(sgd.steps(), 2);
+  EXPECT_EQ(sgd.lr(), before);
+  const test::TempDir folder;
+  optim::save(sgd, folder / "sgd.safetensors");
+  optim::Sgd again(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
+  again.attach(schedule);
+  optim::load(again, folder / "sgd.safetensors");
+  EXPECT_EQ(again.lr(), before);
 }
 
 TEST(Optimizer, ARefusedStepCountsForNothing) {
