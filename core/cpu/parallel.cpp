@@ -45,7 +45,7 @@ std::atomic<bool> deterministic_mode{false};
 
 }  // namespace
 
-int threads() { return pool_size().load(std::memory_order_relaxed); }
+int threads() { return lost_threads() ? 1 : pool_size().load(std::memory_order_relaxed); }
 
 void set_threads(int count) {
   HEARTH_CHECK(UsageError, count >= 1, "set_threads: ", count, " threads; at least 1 is needed");

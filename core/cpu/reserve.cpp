@@ -42,6 +42,8 @@ int start_threads(int count, int& error) {
   return static_cast<int>(started.size());
 }
 
+std::atomic<bool> is_child_without_threads{false};
+
 }  // namespace
 
 void reserve_for_library(const char* library, std::size_t bytes) {
@@ -60,7 +62,11 @@ void reserve_threads(int count) {
   const int pool = start_threads(count - 1, error) + 1;
   HEARTH_CHECK(OutOfMemory, pool == count, "the system starts ", pool, " of ", count, " threads (",
                std::system_category().message(error), "); set HEARTH_THREADS to ", pool, " or fewer");
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { is_child_without_threads = true; });
+  HEARTH_CHECK(OutOfMemory, registered == 0, "pthread_atfork: ", std::system_category().message(registered));
   possible.store(count, std::memory_order_relaxed);
 }
+
+bool lost_threads() noexcept { return is_child_without_threads.load(std::memory_order_relaxed); }
 
 }  // namespace hearth::cpu

@@ -18,4 +18,8 @@ void reserve_for_library(const char* library, std::size_t bytes = library_call_b
 /// found to be possible is not tried again.
 void reserve_threads(int count);
 
+/// Whether this is the child of a process that had reserved threads: fork() copies none of them, and OpenMP, which
+/// counts on them, would wait for ever where it is asked for more than one.
+bool lost_threads() noexcept;
+
 }  // namespace hearth::cpu

@@ -4,10 +4,16 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "core/cpu/cores.h"
 #include "core/error.h"
@@ -85,6 +91,42 @@ TEST(Team, LeavesOpenMpAsTheHostProgramSetIt) {
   EXPECT_EQ(omp_get_max_threads(), 3);
   set_threads(pool);
   omp_set_num_threads(before);
+}
+
+/// The exit code of a child that runs f(), or -1 where it does not end.
+template <class F>
+int exit_code_of_child(const F& f) {
+  const pid_t child = fork();
+  if (child == 0) _exit(f());
+  for (int i = 0; i < 3000; ++i) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return -1;
+}
+
+// A child has the calling thread alone.
+TEST(Team, IsOneThreadInTheChildOfAProcessThatHasUsedMore) {
+  const int before = threads();
+  set_threads(2);
+  const auto sum_of_chunks = [] {
+    std::atomic<std::int64_t> sum{0};
+    parallel_chunks(100, [&](std::int64_t i) { sum += i; });
+    return sum.load();
+  };
+  EXPECT_EQ(sum_of_chunks(), 4950);
+  EXPECT_EQ(exit_code_of_child([&] {
+              const bool one = threads() == 1 && sum_of_chunks() == 4950;
+              set_threads(2);
+              return one && threads() == 1 && sum_of_chunks() == 4950 ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(threads(), std::min(2, omp_get_thread_limit()));
+  EXPECT_EQ(sum_of_chunks(), 4950);
+  set_threads(before);
 }
 
 // The environment is read once, so that each of these needs a process of its own.
