@@ -42,6 +42,8 @@ std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
   std::map<std::pair<const Storage*, std::int64_t>, std::size_t> first_at;
   std::vector<std::size_t> result;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    HEARTH_CHECK(UsageError, parameters[i].tensor != nullptr && parameters[i].tensor->defined(), "parameters: \"",
+                 parameters[i].name, "\" has no tensor; give the parameters() of a module, or the address of a tensor");
     const Tensor& tensor = *parameters[i].tensor;
     std::size_t first = i;
     // Of no elements none is shared.
@@ -64,6 +66,8 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
                listed.empty() ? "" : "; all are frozen");
   const DType dtype = parameters.front().tensor->dtype();
   const Device device = parameters.front().tensor->device();
+  HEARTH_CHECK(DTypeError, is_floating(dtype), "flat parameters: \"", parameters.front().name, "\" is ", dtype,
+               "; what is trained is of a floating type, and integers may be buffers");
   HEARTH_CHECK(DTypeError,
                !low_precision ||
                    (dtype == DType::f32 && is_floating(low_precision->dtype) && size_of(low_precision->dtype) == 2),

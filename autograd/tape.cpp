@@ -118,7 +118,9 @@ void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> f)
 }
 
 void on_grad_ready(const Tensor& leaf, std::function<void()> f) {
-  leaf_state(leaf, "on_grad_ready").ready_hooks.push_back(std::move(f));
+  GradState& state = leaf_state(leaf, "on_grad_ready");
+  HEARTH_CHECK(UsageError, f != nullptr, "on_grad_ready: the function is empty; give one to call");
+  state.ready_hooks.push_back(std::move(f));
 }
 
 bool grad_enabled() { return grad_on; }

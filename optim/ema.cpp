@@ -58,12 +58,15 @@ bool Ema::holds_averages(const FlatParameters& parameters) {
 
 Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options)
     : parameters_(parameters),
+      parameters_alive_(parameters.lifetime()),
       average_(parameters.own_values().clone()),
       options_(options),
       weight_(average_.device()) {
   HEARTH_CHECK(ConfigError, options.decay >= 0 && options.decay < 1, "ema: decay ", options.decay,
                " is outside [0, 1)");
   for (NamedTensor& buffer : buffers) {
+    HEARTH_CHECK(UsageError, buffer.tensor != nullptr && buffer.tensor->defined(), "ema: buffer \"", buffer.name,
+                 "\" has no tensor; give the buffers() of a module, or the address of a tensor that has values");
     const DType dtype = buffer.tensor->dtype();
     if (!is_floating(dtype)) continue;
     HEARTH_CHECK(DTypeError, dtype == DType::f32 || dtype == DType::f64, "ema: buffer \"", buffer.name, "\" is ", dtype,
@@ -73,7 +76,15 @@ Ema::Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const Ema
   }
 }
 
+void Ema::check_parameters() const {
+  HEARTH_CHECK(UsageError, !parameters_alive_.expired(),
+               "ema: its FlatParameters are gone; they must live as long as it does");
+  HEARTH_CHECK(UsageError, !parameters_.lifetime().expired(),
+               "ema: its FlatParameters were moved to another object after it was made; make it of that");
+}
+
 void Ema::restart() {
+  check_parameters();
   HEARTH_CHECK(UsageError, !in_use_, "ema: restart while the averages are in use; swap back first");
   average_.copy_from(parameters_.own_values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffer_averages_[i].copy_from(*buffers_[i].tensor);
@@ -81,6 +92,7 @@ void Ema::restart() {
 }
 
 void Ema::begin_update() {
+  check_parameters();
   HEARTH_CHECK(UsageError, !in_use_, "ema: update while the averages are in use; swap back first");
   weight_.set(weight_of(options_, updates_));
   ++updates_;
@@ -104,6 +116,7 @@ const Staged<double>& Ema::weight_for(std::int64_t update) {
 }
 
 void Ema::apply() {
+  check_parameters();
   begun_ = false;
   take_in(average_, parameters_.own_values(), weight_);
   apply_to_buffers();
@@ -114,6 +127,7 @@ void Ema::apply_to_buffers() {
 }
 
 void Ema::swap() {
+  check_parameters();
   exchange_values(average_, parameters_.own_values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
   in_use_ = !in_use_;
@@ -136,10 +150,13 @@ EmaScope::~EmaScope() {
     ema_.swap();
   } catch (const PeerError&) {
     // Of ranks that have a part of the averages each, one is gone: the run ends.
+  } catch (const UsageError&) {
+    // The parameters are gone.
   }
 }
 
 void Ema::register_state(State& state) {
+  check_parameters();
   state.before_reading([this] {
     HEARTH_CHECK(
         UsageError, !in_use_,

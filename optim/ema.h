@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "autograd/parameters.h"
@@ -31,7 +32,9 @@ class HEARTH_API Ema {
     return 1.0 - (options.warmup && early < options.decay ? early : options.decay);
   }
 
-  /// `parameters` and `buffers` must outlive it. ConfigError unless decay is in [0, 1); DTypeError for f16 and bf16.
+  /// `parameters` and `buffers` must outlive it: what uses the averages is a UsageError where the parameters are gone
+  /// or moved. ConfigError unless decay is in [0, 1); DTypeError for f16 and bf16; UsageError for a buffer without a
+  /// tensor.
   Ema(FlatParameters& parameters, std::vector<NamedTensor> buffers, const EmaOptions& options);
   ~Ema();
   Ema(const Ema&) = delete;
@@ -77,7 +80,10 @@ class HEARTH_API Ema {
   void register_state(State& state);
 
  private:
+  void check_parameters() const;
+
   FlatParameters& parameters_;
+  std::weak_ptr<const void> parameters_alive_;
   std::vector<NamedTensor> buffers_;
   std::vector<Tensor> buffer_averages_;
   Tensor average_;
@@ -94,7 +100,7 @@ class HEARTH_API EmaScope {
  public:
   /// UsageError if they are in use already, or those of another Ema of the same parameters.
   explicit EmaScope(Ema& ema);
-  /// Keeps the averages in use where another rank has failed.
+  /// Keeps the averages in use where another rank has failed, or the parameters are gone.
   ~EmaScope();
   EmaScope(const EmaScope&) = delete;
   EmaScope& operator=(const EmaScope&) = delete;

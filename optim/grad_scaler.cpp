@@ -8,6 +8,22 @@
 #include "optim/clip.h"
 
 namespace hearth::optim {
+namespace {
+
+void check_cells(const UpdateCells& update) {
+  HEARTH_CHECK(UsageError, update.grad_scale != nullptr && update.skip != nullptr,
+               "loss scale: this optimizer cannot skip an update; it has to give grad_scale and skip in cells()");
+}
+
+/// UsageError unless `cell` is undefined or one f64 on the device, where kernels read or write it.
+void check_cell(const char* name, const Tensor& cell, Device device) {
+  HEARTH_CHECK(UsageError,
+               !cell.defined() || (cell.size() == 1 && cell.dtype() == DType::f64 && cell.device() == device),
+               "loss scale: ", name, " is ", describe(cell), " on ", cell.defined() ? cell.device() : device,
+               "; it is f64 [1] on ", device, ", or undefined");
+}
+
+}  // namespace
 
 GradScaler::GradScaler(FlatParameters& parameters, const std::vector<NamedTensor>& buffers,
                        const GradScalerOptions& options)
@@ -36,6 +52,9 @@ void GradScaler::gather_buffers(const std::vector<NamedTensor>& buffers) {
     return (static_cast<std::int64_t>(tensor.byte_size()) + line - 1) / line;
   };
   std::int64_t total = 0;
+  for (const NamedTensor& buffer : buffers)
+    HEARTH_CHECK(UsageError, buffer.tensor != nullptr && buffer.tensor->defined(), "loss scale: buffer \"", buffer.name,
+                 "\" has no tensor; give the buffers() of a module, or the address of a tensor that has values");
   for (const NamedTensor& buffer : buffers) total += lines(*buffer.tensor);
   const Device device = parameters_.values().device();
   buffers_ = Tensor::zeros({total * line / word}, DType::f32, device);
@@ -62,6 +81,13 @@ void GradScaler::begin_step(Optimizer& optimizer, Ema* average, std::int64_t sam
 }
 
 Tensor GradScaler::seed(const Tensor& loss, double weight, const Tensor& factor) const {
+  HEARTH_CHECK(UsageError, loss.defined() && loss.size() == 1, "loss scale: seed() for ", describe(loss),
+               "; the loss is one number, as mean() and sum() give it");
+  HEARTH_CHECK(DTypeError, is_floating(loss.dtype()), "loss scale: seed() for ", describe(loss),
+               "; the loss is of a floating type");
+  HEARTH_CHECK(DeviceError, loss.device() == scale_.device(), "loss scale: seed() for a loss on ", loss.device(),
+               ", but the parameters are on ", scale_.device());
+  check_cell("the factor", factor, scale_.device());
   const Tensor dy = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
   const double* const further = factor.defined() ? factor.data<double>() : nullptr;
   run_on(loss.device(), [&](auto& stream) { kernels::scale_seed(stream, scale_.data<double>(), weight, further, dy); });
@@ -71,8 +97,8 @@ Tensor GradScaler::seed(const Tensor& loss, double weight, const Tensor& factor)
 void GradScaler::check_found_inf(Optimizer& optimizer, Ema* average, double max_norm, const Tensor& norm,
                                  const Sums& sums) {
   const UpdateCells update = optimizer.cells();
-  HEARTH_CHECK(UsageError, update.grad_scale != nullptr && update.skip != nullptr,
-               "loss scale: this optimizer cannot skip an update; it has to give grad_scale and skip in cells()");
+  check_cells(update);
+  check_cell("the norm", norm, scale_.device());
   parameters_.finish_grads();
   const Tensor& grads = parameters_.grads();
   run_on(grads.device(), [&](auto& stream) {
@@ -100,8 +126,9 @@ void GradScaler::check_found_inf(Optimizer& optimizer, Ema* average, double max_
 
 void GradScaler::settle_buffers(Optimizer& optimizer) {
   if (buffers_.size() == 0) return;
-  run_on(buffers_.device(),
-         [&](auto& stream) { kernels::keep_or_restore(stream, optimizer.cells().skip, buffers_, backup_); });
+  const UpdateCells update = optimizer.cells();
+  check_cells(update);
+  run_on(buffers_.device(), [&](auto& stream) { kernels::keep_or_restore(stream, update.skip, buffers_, backup_); });
 }
 
 Tensor GradScaler::tell_skipped(Optimizer& optimizer, Ema* average) {

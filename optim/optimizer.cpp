@@ -164,6 +164,7 @@ void Optimizer::check_eps(const char* op, double eps) const {
 }
 
 void Optimizer::register_state(State& state) {
+  check_parameters();
   state.add("optimizer.steps", &steps_);
   if (schedule_ != nullptr) state.add("optimizer.skipped", &skipped_);
   const Shards* const shards = parameters_->shards();
@@ -179,10 +180,10 @@ void Optimizer::make_moment(const char* name, Tensor& moment) {
 }
 
 void save(Optimizer& optimizer, const std::string& path) {
-  State state;
-  optimizer.register_state(state);
   std::string list;
   for (const std::string& line : lines_of(optimizer.parameters())) list += line + '\n';
+  State state;
+  optimizer.register_state(state);
   state.save(path, {{parameters_note, list}});
 }
 

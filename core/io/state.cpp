@@ -59,6 +59,8 @@ void State::Entry::write(std::span<const std::byte> from) const {
 }
 
 void State::within(const std::string& prefix, const std::function<void(State&)>& add) {
+  HEARTH_CHECK(UsageError, add != nullptr, "state: within('", prefix,
+               "') of an empty function; give one that adds to it");
   const std::string around = std::exchange(prefix_, prefix_ + prefix);
   try {
     add(*this);

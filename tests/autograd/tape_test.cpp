@@ -77,6 +77,7 @@ TEST(Tape, MisuseIsNamed) {
   EXPECT_THROW(grad_of(y), UsageError);
   EXPECT_THROW(requires_grad(y), UsageError);
   EXPECT_THROW(requires_grad(Tensor::zeros({2}, DType::i64)), DTypeError);
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { on_grad_ready(a, nullptr); }), "on_grad_ready");
   const Tensor loss = total(y);
   backward(loss);
   EXPECT_THROW(backward(loss), UsageError);
@@ -270,6 +271,18 @@ TEST(FlatParameters, RefuseMixedTypesAndNothing) {
   Tensor w = requires_grad(Tensor::zeros({2})), v = requires_grad(Tensor::zeros({2}, DType::f64));
   EXPECT_THROW(FlatParameters({{"w", &w}, {"v", &v}}), DTypeError);
   EXPECT_THROW(FlatParameters({}), UsageError);
+  Tensor ids = Tensor::zeros({2}, DType::i64), absent;
+  EXPECT_PRED2(test::contains, test::error_message<DTypeError>([&] {
+                 FlatParameters({{"ids", &ids}});
+               }),
+               "\"ids\" is i64");
+  for (Tensor* const none : {static_cast<Tensor*>(nullptr), &absent}) {
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] {
+                   FlatParameters({{"none", none}});
+                 }),
+                 "\"none\" has no tensor");
+    EXPECT_THROW((void)tied_to({{"w", &w}, {"none", none}}), UsageError);
+  }
 }
 
 TEST(Autocast, FollowsTheOpsClass) {

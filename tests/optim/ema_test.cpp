@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/grad_state.h"
@@ -211,6 +213,33 @@ TEST(EmaUse, EndsWithTheEma) {
   EXPECT_NO_THROW(sgd.step(0.1));
 }
 
+TEST(EmaUse, OutlivesItsParametersOnlyToSaySo) {
+  auto toy = std::make_unique<test::ToyParameters>();
+  optim::Ema ema(toy->flat(), {}, {});
+  auto scope = std::make_unique<optim::EmaScope>(ema);
+  toy.reset();
+  EXPECT_NO_THROW(scope.reset());
+  State state;
+  const std::function<void()> uses[] = {
+      [&] { ema.update(); },
+      [&] { ema.begin_update(); },
+      [&] { ema.apply(); },
+      [&] { ema.restart(); },
+      [&] { ema.swap(); },
+      [&] { ema.register_state(state); },
+      [&] { const optim::EmaScope again(ema); },
+  };
+  for (const auto& use : uses) EXPECT_PRED2(test::contains, test::error_message<UsageError>(use), "ema: ");
+}
+
+TEST(EmaUse, OfParametersThatWereMovedIsRefused) {
+  Tensor w = requires_grad(Tensor::zeros({2}));
+  FlatParameters here({{"w", &w}});
+  optim::Ema ema(here, {}, {});
+  const FlatParameters there = std::move(here);
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { ema.update(); }), "moved to another object");
+}
+
 TEST(EmaUse, AScopeWithinAScopeIsRefused) {
   test::ToyParameters toy;
   optim::Ema ema(toy.flat(), {}, {.decay = 0.5});
@@ -233,6 +262,12 @@ TEST(EmaBuffers, OfNarrowTypesAreRefusedAndIntegersAreNotAveraged) {
          count = Tensor::full({1}, 3, DType::i64);
   const auto message = test::error_message<DTypeError>([&] { optim::Ema(toy.flat(), {{"mean", &low_precision}}, {}); });
   EXPECT_PRED2(test::contains, message, "buffer \"mean\" is bf16");
+  Tensor absent;
+  for (Tensor* const none : {static_cast<Tensor*>(nullptr), &absent})
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] {
+                   optim::Ema(toy.flat(), {{"mean", none}}, {});
+                 }),
+                 "buffer \"mean\" has no tensor");
   optim::Ema ema(toy.flat(), {{"mean", &wide}, {"count", &count}}, {.decay = 0.5, .warmup = false});
   wide.fill_(3);
   count.fill_(5);

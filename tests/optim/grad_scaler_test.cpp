@@ -333,5 +333,42 @@ TEST(GradScalerOptionsTest, BadOnesAreRefused) {
   EXPECT_THROW(GradScaler(wide.flat(), {}, {}), DTypeError);
 }
 
+/// As one of a program's own, which has not heard of skipped updates.
+struct Plain : optim::Optimizer {
+  explicit Plain(FlatParameters& parameters) : Optimizer(parameters, 0.1, {}) {}
+  optim::UpdateCells cells() override { return {}; }
+
+ protected:
+  void prepare(double, double) override {}
+  void update(const optim::UpdateBuffers&) override {}
+};
+
+TEST(GradScalerMisuse, IsNamed) {
+  test::ToyParameters toy(DType::f32);
+  Tensor buffer = Tensor::zeros({3}), absent;
+  for (Tensor* const none : {static_cast<Tensor*>(nullptr), &absent})
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] {
+                   GradScaler(toy.flat(), {{"mean", none}}, {});
+                 }),
+                 "buffer \"mean\" has no tensor");
+  GradScaler scale(toy.flat(), {{"mean", &buffer}}, {});
+  Plain plain(toy.flat());
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { scale.settle_buffers(plain); }), "cannot skip");
+  optim::Sgd sgd(toy.flat(), {});
+  toy.fill_gradients(1);
+  for (const Tensor& norm : {Tensor::zeros({0}, DType::f64), Tensor::zeros({2}, DType::f64), Tensor::zeros({1})})
+    EXPECT_PRED2(test::contains,
+                 test::error_message<UsageError>([&] { scale.check_found_inf(sgd, nullptr, 0, norm, {}); }),
+                 "the norm is " + describe(norm));
+  const Tensor loss = Tensor::zeros({});
+  EXPECT_PRED2(test::contains,
+               test::error_message<UsageError>([&] { (void)scale.seed(loss, 1, Tensor::zeros({0}, DType::f64)); }),
+               "the factor is f64 [0]");
+  EXPECT_THROW((void)scale.seed(Tensor::zeros({3}), 1), UsageError);
+  EXPECT_THROW((void)scale.seed(Tensor(), 1), UsageError);
+  EXPECT_THROW((void)scale.seed(Tensor::zeros({}, DType::i64), 1), DTypeError);
+  EXPECT_EQ(scale.seed(loss, 1, Tensor::full({1}, 2, DType::f64)).item(), 131072);
+}
+
 }  // namespace
 }  // namespace hearth

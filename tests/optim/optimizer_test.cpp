@@ -159,6 +159,9 @@ TEST(Optimizer, OutlivesItsParametersOnlyToSaySo) {
   toy.reset();
   EXPECT_THROW(sgd.zero_grad(), UsageError);
   EXPECT_THROW((void)sgd.clip_grad_norm(1), UsageError);
+  State state;
+  EXPECT_THROW(sgd.register_state(state), UsageError);
+  EXPECT_THROW(optim::save(sgd, "nowhere.safetensors"), UsageError);
 }
 
 TEST(OptimGroups, GlobsCoverTheWholeName) {

@@ -80,6 +80,7 @@ TEST_F(StateTest, NamesBeginWithThePrefixAroundThem) {
   });
   // What throws leaves no prefix behind.
   EXPECT_THROW(state.within("c.", [](State& s) { s.add("step", static_cast<std::int64_t*>(nullptr)); }), UsageError);
+  EXPECT_THROW(state.within("d.", nullptr), UsageError);
   state.add("step", &value);
   std::vector<std::string> names;
   for (const State::Entry& entry : state.entries()) names.push_back(entry.name);
