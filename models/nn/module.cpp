@@ -55,7 +55,15 @@ std::string joined(const std::string& prefix, const std::string& name) {
 ObserverScope::ObserverScope(CallObserver& observer) : previous_(observer_of_thread) { observer_of_thread = &observer; }
 ObserverScope::~ObserverScope() { observer_of_thread = previous_; }
 
-Module::~Module() = default;
+Module::~Module() {
+  // The base of a parent is alive while its members, the children, are destroyed.
+  if (parent_ != nullptr) std::erase(parent_->children_, this);
+  for (Module* child : children_) {
+    child->parent_ = nullptr;
+    child->name_.clear();
+    child->for_each_module([](Module& module) { module.lasting_path_ = nullptr; });
+  }
+}
 
 Tensor Module::forward(const Tensor&) {
   throw UsageError(join_text(type_name(), ": does not take one input; a model that does overrides forward(x)"));

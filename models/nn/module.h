@@ -127,8 +127,9 @@ class HEARTH_API Module {
   bool is_watched() const { return !forward_hooks_.empty() || (!is_unnamed() && current_observer() != nullptr); }
 
  protected:
-  /// Makes `child`, a member, part of this module. UsageError for a name that is taken, empty or dotted, and for a
-  /// child that has a parent; and once parameters of the tree are part of FlatParameters, which would not train it.
+  /// Makes `child`, a member, part of this module until either is destroyed: then its name is free for another, or the
+  /// child for another parent. UsageError for a name that is taken, empty or dotted, and for a child that has a parent;
+  /// and once parameters of the tree are part of FlatParameters, which would not train it.
   void register_module(const std::string& name, Module& child);
   /// The same without a name: the parts and tensors of `child` are named as if they were this module's own, and
   /// observers see the calls of its parts, not its own. For layers that join others whose names are given by a format.
