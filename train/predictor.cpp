@@ -17,6 +17,7 @@
 #include "ops/ops.h"
 #include "train/run/checkpoint.h"
 #include "train/session.h"
+#include "train/visit_batches.h"
 
 namespace hearth {
 namespace {
@@ -70,6 +71,7 @@ struct Predictor::Body {
     const std::lock_guard lock(computing());
     const NoGrad no_grad;
     const AutocastScope autocast(session->autocast());
+    const RandomScope random(train::evaluation_key(*session, first / piece_size));
     const Tensor moved = input.to(session->device());
     const Tensor seen = embedding ? embeds->embedding(moved) : Tensor();
     const Tensor outputs = embedding ? embeds->outputs_of(seen) : (*session->model)(moved);

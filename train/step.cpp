@@ -301,8 +301,18 @@ double evaluation_step(Session& session, const data::Batch& input, const Sums& s
   return weight;
 }
 
+RandomKey evaluation_key(const Session& session, std::int64_t batch) {
+  constexpr std::uint64_t of_evaluations = 0xC2B2AE3D27D4EB4F;
+  return {.seed = session.config().seed ^ of_evaluations,
+          .step = static_cast<std::uint64_t>(session.position.step),
+          .op = static_cast<std::uint32_t>(batch) * max_random_ops};
+}
+
 EvaluationScope::EvaluationScope(Session& session)
-    : session_(session), was_training_(session.model->is_training()), autocast_(session.autocast()) {
+    : session_(session),
+      was_training_(session.model->is_training()),
+      autocast_(session.autocast()),
+      random_(evaluation_key(session, 0)) {
   if (session.ema && !session.ema->in_use()) averaged_.emplace(*session.ema);
   session.set_switches();
   session.model->eval();
@@ -339,6 +349,7 @@ Meter evaluate_by_ranks(Session& session, const data::DatasetPointer& part, cons
   for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
     const data::Batch batch = on_device(session, loader.next());
     const auto at = static_cast<std::size_t>(round);
+    const RandomScope random(evaluation_key(session, round * ranks + rank));
     weights.data<double>()[round] =
         evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
     samples.data<std::int64_t>()[round] = batch.count();
@@ -367,6 +378,7 @@ void visit_batches(Session& session, const data::DatasetPointer& part, std::int6
   for (std::int64_t i = 0; i < loader.batches_per_epoch() && seen < most; ++i) {
     const data::Batch batch = on_device(session, loader.next());
     seen += batch.size();
+    const RandomScope random(evaluation_key(session, i));
     use(batch);
   }
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "autograd/grad_mode.h"
+#include "core/random.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "optim/ema.h"
@@ -15,8 +16,12 @@ namespace hearth::train {
 
 class Session;
 
+/// What the random operations of a batch of an evaluation draw by: the seed, the step and the batch's number, whatever
+/// was computed before and however many ranks there are. Not what the training draws by.
+HEARTH_API RandomKey evaluation_key(const Session& session, std::int64_t batch);
+
 /// While it lives the session computes as in its evaluations: in evaluation mode, without gradients, in the run's
-/// precision, with the averaged weights if there are any.
+/// precision, with the averaged weights if there are any. Random operations draw by evaluation_key() of batch 0.
 class HEARTH_API EvaluationScope {
  public:
   explicit EvaluationScope(Session& session);
@@ -30,10 +35,11 @@ class HEARTH_API EvaluationScope {
   std::optional<optim::EmaScope> averaged_;
   NoGrad no_grad_;
   AutocastScope autocast_;
+  RandomScope random_;
 };
 
 /// Calls `use` with the batches of a split, in order and where the model computes, until they hold `most` samples; in
-/// an EvaluationScope.
+/// an EvaluationScope, and for each batch in a RandomScope of its evaluation_key().
 HEARTH_API void visit_batches(Session& session, const data::DatasetPointer& part, std::int64_t most,
                               const std::function<void(const data::Batch&)>& use);
 

@@ -7,7 +7,11 @@
 #include <cmath>
 #include <limits>
 
+#include "core/creation.h"
 #include "core/error.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
 #include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
 #include "train/task/classification.h"
@@ -104,6 +108,50 @@ TEST_F(EarlyStopping, EndsARunAndGoesOnBitForBit) {
   const std::vector<std::string> planned{"train.epochs=null", "train.steps=" + std::to_string(end), "optimizer.lr=0.8"};
   EXPECT_EQ(run("planned", planned).metric("weights_sha256"), whole.metric("weights_sha256"));
   EXPECT_NE(whole.metric("test_accuracy"), "");
+}
+
+/// A linear map whose outputs have noise, in evaluations too.
+struct Noisy : nn::Module {
+  nn::Linear out{64, 10};
+  Noisy() { register_module("out", out); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = out(flatten(x, 1));
+    return add(y, randn(y.shape()));
+  }
+};
+
+TEST_F(EarlyStopping, OfAModelThatDrawsIsThatOfTheSeed) {
+  models::add("test_noisy", [](const models::InputInfo&) { return std::make_unique<Noisy>(); });
+  const std::vector<std::string> changes{R"(model={"type": "test_noisy"})", "train.early_stopping=2", "train.epochs=40",
+                                         "optimizer.lr=0.8", "eval.batch_size=50"};
+  const auto evaluations = [&](const std::string& name) {
+    std::string all;
+    for (const Json& record : metrics(name))
+      if (record.find("loss") != nullptr) all += to_text(record.at("step")) + " " + to_text(record.at("loss")) + "\n";
+    return all;
+  };
+  const HookRun first = run("first", changes);
+  const std::int64_t end = first.result.metrics.at("step").as_integer();
+  ASSERT_LT(end, 120);
+  ASSERT_GT(end, 6);
+  (void)randn({100});
+  const HookRun again = run("again", changes);
+  EXPECT_EQ(evaluations("again"), evaluations("first"));
+  EXPECT_EQ(again.hashes, first.hashes);
+  EXPECT_THROW((void)run("resumed", changes, failing_at(end - 1)), std::out_of_range);
+  const HookRun resumed = run("resumed", changes);
+  EXPECT_PRED2(contains, resumed.console, "resumed at step");
+  EXPECT_EQ(evaluations("resumed"), evaluations("first"));
+  EXPECT_EQ(resumed.hashes, first.hashes);
+  EXPECT_EQ(resumed.metric("best_loss"), first.metric("best_loss"));
+  EXPECT_NE(run("other",
+                [&] {
+                  std::vector<std::string> other = changes;
+                  other.emplace_back("seed=4");
+                  return other;
+                }())
+                .hashes,
+            first.hashes);
 }
 
 TEST_F(EarlyStopping, GoesOnWithMorePatienceOrWithout) {

@@ -5,20 +5,26 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <mutex>
 #include <ostream>
 
+#include "core/creation.h"
 #include "core/error.h"
 #include "core/io/file.h"
 #include "dist/process_group.h"
+#include "models/nn/nn.h"
+#include "models/registry.h"
+#include "ops/ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
 #include "train/step.h"
 #include "train/task/metrics.h"
 #include "train/trainer.h"
+#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -217,6 +223,41 @@ TEST_P(RanksTest, EvaluateAsOneProcess) {
            }))
         EXPECT_EQ(failure, "");
   }
+}
+
+/// Its outputs have noise, in evaluations too.
+struct Noisy : nn::Module {
+  nn::Linear out{64, 10};
+  Noisy() { register_module("out", out); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = out(flatten(x, 1));
+    return add(y, randn(y.shape()));
+  }
+};
+
+TEST_F(RanksOfDigits, DrawInEvaluationsAsOneProcess) {
+  models::add("test_noisy_ranks", [](const models::InputInfo&) { return std::make_unique<Noisy>(); });
+  const Problem noisy = {"noisy", R"({"type": "test_noisy_ranks"})", digits, sgd};
+  const auto evaluated = [](Session& session) { return evaluate(session, session.data.valid).loss_sum; };
+  Session alone(config(noisy, {"eval.batch_size=7"}));
+  const double expected = evaluated(alone);
+  EXPECT_EQ(evaluated(alone), expected);
+  for (const int ranks : {1, 2, 3})
+    for (const std::string& failure : test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+           Session session(config(noisy, {"eval.batch_size=7"}), &group);
+           EXPECT_EQ(evaluated(session), expected) << ranks << " ranks";
+         }))
+      EXPECT_EQ(failure, "");
+  // Each batch draws numbers of its own, and each step others.
+  std::vector<double> drawn;
+  for (alone.position.step = 0; alone.position.step < 2; ++alone.position.step)
+    visit_batches(alone, alone.data.valid, 100, [&](const data::Batch&) { drawn.push_back(randn({1}).item()); });
+  {
+    const EvaluationScope scope(alone);
+    drawn.push_back(randn({1}).item());
+  }
+  std::ranges::sort(drawn);
+  EXPECT_EQ(std::ranges::adjacent_find(drawn), drawn.end());
 }
 
 TEST_F(RanksOfDigits, HaveTheLossesOfOneProcessWithSyncBatchNorm) {
