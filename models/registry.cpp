@@ -373,10 +373,16 @@ Models& registry() {
 
 void add(const std::string& name, std::function<std::unique_ptr<nn::Module>(const InputInfo&)> factory,
          const std::string& doc) {
+  HEARTH_CHECK(UsageError, factory != nullptr, "models: the factory of \"", name, "\" is empty; give a function");
   registry().add<NoOptions>(
       name, doc, [factory = std::move(factory)](const NoOptions&, const InputInfo& input) { return factory(input); });
 }
 
-std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input) { return registry().make(node, input); }
+std::unique_ptr<nn::Module> make(const Json& node, const InputInfo& input) {
+  std::unique_ptr<nn::Module> model = registry().make(node, input);
+  HEARTH_CHECK(UsageError, model != nullptr, "models: the factory of ", to_text(node),
+               " has made no model; it has to return one, or to throw");
+  return model;
+}
 
 }  // namespace hearth::models

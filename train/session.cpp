@@ -78,6 +78,14 @@ void leave_out_ignored(Loss& loss, data::DataSplits& data) {
   data.ignored = std::exchange(loss.ignored_label, data::ignored_label);
 }
 
+/// What the factory of a type that a program has added gives. UsageError where it is nothing.
+template <class Made>
+Made made_by(const AnyComponent& component, const char* key, Made made) {
+  HEARTH_CHECK(UsageError, static_cast<bool>(made), "/", key, ": the factory of \"", component.type(),
+               "\" has made none; it has to return one, or to throw");
+  return made;
+}
+
 /// The model as one whose loss is taken of its features; null where it is taken of its outputs.
 models::VocabularyModel* chunked_model(nn::Module& model, const Loss& loss, std::optional<bool> asked) {
   auto* const network = dynamic_cast<models::VocabularyModel*>(&model);
@@ -162,11 +170,11 @@ void Session::build() {
   const OriginScope of_parameters = OriginScope::of_op("parameters");
   set_switches();
   if (trains_) plan = make_plan(config.train, data);
-  task = config.task.make(data);
+  task = made_by(config.task, "task", config.task.make(data));
   const models::InputInfo input = task->input_info();
   if (group_ != nullptr && trains_) require_same_run(*group_, config, loaded_.resolved, device_);
   require_model_fits(config, input, trains_, memory_budget(device_).bytes());
-  model = config.model.make(input);
+  model = made_by(config.model, "model", config.model.make(input));
   // Initial values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
   model->to(device_);
@@ -175,7 +183,7 @@ void Session::build() {
   parameters = std::make_unique<FlatParameters>(
       model->parameters(),
       low_precision_copy(config.precision, device_, trains_ && config.dist.zero == 1 ? group_ : nullptr));
-  loss = config.loss.make();
+  loss = made_by(config.loss, "loss", config.loss.make());
   task->check(loss);
   if (loss.place) loss.place(device_, input.classes);
   leave_out_ignored(loss, data);
@@ -202,13 +210,13 @@ void Session::prepare_training() {
         std::make_unique<optim::GradScaler>(*parameters, model->buffers(), loss_scale_options(config.precision));
   }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
-  optimizer = config.optimizer.make(*parameters);
+  optimizer = made_by(config.optimizer, "optimizer", config.optimizer.make(*parameters));
   HEARTH_CHECK(ConfigError, config.dist.zero == 0 || optimizer->can_shard(), "/dist/zero: the optimizer \"",
                config.optimizer.type(),
                "\" does not say that ranks may update a part of the weights each; leave zero "
                "out, or override Optimizer::can_shard()");
   base_lr_ = optimizer->base_lr() * lr_factor(config.train);
-  schedule = config.schedule.make({plan.total_steps, plan.steps_per_epoch});
+  schedule = made_by(config.schedule, "schedule", config.schedule.make({plan.total_steps, plan.steps_per_epoch}));
   require_finite_rates(base_lr_, *schedule, plan.total_steps);
 }
 

@@ -267,7 +267,10 @@ FreezeScope::~FreezeScope() {
   for (const std::shared_ptr<GradState>& leaf : leaves_) --leaf->frozen;
 }
 
-void Module::on_forward(std::function<void(const Module&, const Tensor&)> f) { forward_hooks_.push_back(std::move(f)); }
+void Module::on_forward(std::function<void(const Module&, const Tensor&)> f) {
+  HEARTH_CHECK(UsageError, f != nullptr, "module ", type_name(), ": on_forward() of an empty function");
+  forward_hooks_.push_back(std::move(f));
+}
 
 void Module::on_backward(std::function<void(const Module&, const Tensor&)> f) {
   HEARTH_CHECK(UsageError, f != nullptr, "module ", type_name(), ": on_backward() of an empty function");

@@ -206,6 +206,13 @@ TEST(Hooks, SeeEachResult) {
   EXPECT_EQ(seen, (std::vector<std::string>{"in f32 [2, 4]", " f32 [2, 2]"}));
 }
 
+TEST(Hooks, EmptyOnesAreRefused) {
+  Net net;
+  EXPECT_THROW(net.on_forward(nullptr), UsageError);
+  EXPECT_THROW(net.on_backward(nullptr), UsageError);
+  EXPECT_NO_THROW((void)net(x));
+}
+
 TEST(Hooks, MayRegisterHooks) {
   Net net;
   int calls = 0;

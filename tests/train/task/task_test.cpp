@@ -5,6 +5,7 @@
 
 #include "data/sample_dataset.h"
 #include "models/nn/linear.h"
+#include "models/registry.h"
 #include "ops/ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
@@ -15,14 +16,15 @@
 namespace hearth::train {
 namespace {
 
-std::unique_ptr<Session> session_of(const std::string& model, const std::string& data, const std::string& task) {
+std::unique_ptr<Session> session_of(const std::string& model, const std::string& data, const std::string& task,
+                                    const std::vector<std::string>& overrides = {}) {
   const test::TempDir folder;
   const std::string text = R"({"model": {"type": ")" + model + R"("}, "data": {"type": ")" + data +
                            R"(", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},
     "train": {"steps": 60, "batch_size": 8, "accumulate": 2}, "task": {"type": ")" +
                            task + "\"}}";
   const std::string path = folder.write("run.json", {text.begin(), text.end()});
-  return std::make_unique<Session>(load_config(path, {}));
+  return std::make_unique<Session>(load_config(path, overrides));
 }
 
 TEST(Task, IsToldByTheData) {
@@ -112,6 +114,29 @@ void add_own_once() {
     return true;
   }();
   (void)added;
+}
+
+TEST(Task, AFactoryThatMakesNothingIsNamed) {
+  add_own_once();
+  models::add("task_test_no_model", [](const models::InputInfo&) { return std::unique_ptr<nn::Module>(); });
+  tasks().add<NoOptions>("task_test_no_task", "Of this test.",
+                         [](const NoOptions&, const data::DataSplits&) { return std::unique_ptr<Task>(); });
+  losses().add<NoOptions>("task_test_no_loss", "Of this test.", [](const NoOptions&) { return Loss{}; });
+  using test::contains;
+  const auto message = [](const std::string& model, const std::string& task) {
+    return test::error_message<UsageError>([&] { (void)session_of(model, "task_test_lines", task); });
+  };
+  EXPECT_PRED2(contains, message("task_test_no_model", "task_test_regression"),
+               "/model: the factory of \"task_test_no_model\" has made none");
+  EXPECT_PRED2(contains, message("task_test_linear", "task_test_no_task"),
+               "/task: the factory of \"task_test_no_task\" has made none");
+  EXPECT_PRED2(contains, test::error_message<UsageError>([] {
+                 (void)session_of("task_test_linear", "task_test_lines", "task_test_regression",
+                                  {R"(loss={"type": "task_test_no_loss"})"});
+               }),
+               "/loss: the factory of \"task_test_no_loss\" has made none");
+  EXPECT_THROW((void)models::make(parse_json(R"({"type": "task_test_no_model"})", "a test"), {}), UsageError);
+  EXPECT_THROW(models::add("task_test_empty", nullptr), UsageError);
 }
 
 TEST(Task, OfAProgramTrainsAndEvaluates) {
