@@ -102,9 +102,9 @@ Tensor flip(const Tensor& x, const std::vector<int>& axes) {
     HEARTH_CHECK(ShapeError, std::count(seen.begin(), seen.end(), at) == 0, "flip: axis ", axis, " of ", describe(x),
                  " is named twice");
     seen.push_back(at);
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(x.dim(at)));
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(ids.size() - 1 - i);
-    y = index_select(y, at, Tensor::of({x.dim(at)}, ids).to(x.device()));
+    const Tensor ids = Tensor::empty({x.dim(at)}, DType::i64);
+    for (std::int64_t i = 0; i < ids.size(); ++i) ids.data<std::int64_t>()[i] = ids.size() - 1 - i;
+    y = index_select(y, at, ids.to(x.device()));
   }
   return y;
 }

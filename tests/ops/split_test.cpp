@@ -106,6 +106,8 @@ TEST(Split, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)flip(x, {0, 0}), ShapeError);
   EXPECT_THROW((void)flip(Tensor(), {0}), UsageError);
   EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)flip(x, {1, -1}); }), "named twice");
+  // The elements would fit into no memory.
+  EXPECT_THROW((void)flip(ones({1}).expand({std::int64_t{1} << 48}), {0}), OutOfMemory);
 }
 
 }  // namespace
