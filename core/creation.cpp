@@ -65,7 +65,7 @@ struct Printer {
   const Tensor& tensor;
   const bool floating = is_floating(tensor.dtype());
   const Tensor values = tensor.to(Device{}).to(floating ? DType::f64 : DType::i64);
-  const bool abridged = tensor.size() > 1000;
+  const bool abridged = tensor.size() > 1000 || tensor.size() == 0;  // one without elements may have any extents
 
   void number(std::int64_t at) const {
     if (floating)

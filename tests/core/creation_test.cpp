@@ -117,6 +117,9 @@ TEST(Creation, TensorsAsText) {
   EXPECT_EQ(text_of(Tensor::full({}, 7, DType::i64)), "7 i64 []");
   EXPECT_EQ(text_of(Tensor::of<bool>({2}, {true, false})), "[true, false] bool [2]");
   EXPECT_EQ(text_of(Tensor::zeros({0, 2})), "[] f32 [0, 2]");
+  EXPECT_EQ(text_of(Tensor::zeros({2, 0})), "[[],\n []] f32 [2, 0]");
+  EXPECT_EQ(text_of(Tensor::zeros({std::int64_t{1} << 33, 0})),
+            "[[],\n [],\n [],\n ...,\n [],\n [],\n []] f32 [8589934592, 0]");
   EXPECT_EQ(text_of(Tensor()), "absent");
   const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(text_of(Tensor::of<std::int64_t>({3}, {largest, -largest - 1, (std::int64_t{1} << 53) + 1})),
