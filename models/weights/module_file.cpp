@@ -7,6 +7,7 @@
 #include "autograd/grad_state.h"
 #include "core/io/safetensors.h"
 #include "models/nn/module.h"
+#include "models/weights/torch_file.h"
 #include "models/weights/weights.h"
 
 namespace hearth::nn {
@@ -23,7 +24,8 @@ Tensor kept(const NamedTensor& named, const std::string& path) {
   if (!is_flat(*named.tensor)) return *named.tensor;
   const Tensor& master = named.tensor->grad_state()->master;
   HEARTH_CHECK(UsageError, master.defined() || size_of(named.tensor->dtype()) > 2, path, ": nothing is saved: of \"",
-               named.name, "\" ranks have a part of the f32 values each; save those of a State that "
+               named.name,
+               "\" ranks have a part of the f32 values each; save those of a State that "
                "FlatParameters::register_masters() was given");
   return master.defined() ? master : *named.tensor;
 }
@@ -47,7 +49,10 @@ void save(Module& module, const std::string& path) {
 void load(Module& module, const std::string& path) {
   models::WeightSet set = models::read_weights(path);
   std::erase_if(set.weights, models::counts_batches);
-  const models::NameReport report = models::load_weights(tensors_of(module), set);
+  // save() writes no such files: their filters are PyTorch's, which may have shapes that fit as they are.
+  models::NameReport report;
+  if (!models::torch_file_at(path).empty()) set = models::to_hearth(set, models::WeightFormat::torch, report);
+  if (report.fits()) report = models::load_weights(tensors_of(module), set);
   HEARTH_CHECK(FileError, report.fits(), report.faults(path + ": "));
 }
 

@@ -384,6 +384,23 @@ bool is_torch_file(const std::string& path) {
          (front.size() >= sizeof before && std::equal(std::begin(before), std::end(before), front.begin()));
 }
 
+std::string torch_file_at(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::string file = path;
+  if (fs::is_directory(path, ignored)) {
+    for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+      if (fs::exists(fs::path(path) / name, ignored)) return "";
+    file = (fs::path(path) / "pytorch_model.bin").string();
+    if (!fs::exists(file, ignored)) file += ".index.json";
+  }
+  HEARTH_CHECK(FileError, !file.ends_with(".bin.index.json") || !fs::exists(file, ignored), file,
+               ": several files of torch.save() are not joined; make safetensors files of them in Python:\n"
+               "  transformers.AutoModel.from_pretrained(\"",
+               path, "\").save_pretrained(\"OUT\", safe_serialization=True)  # or the class with the head");
+  return is_torch_file(file) ? file : "";
+}
+
 WeightSet read_torch_file(const std::string& path) {
   HEARTH_CHECK(FileError, StoredZip::is_zip(front_of(path)), path,
                ": was saved in the format before PyTorch 1.6, which is not read", remedy(path));

@@ -13,6 +13,10 @@ namespace hearth::models {
 /// Whether a file is one of torch.save(), in the present format or in that before PyTorch 1.6, by its first bytes.
 bool is_torch_file(const std::string& path);
 
+/// The file of torch.save() that a path leads to: itself, or its pytorch_model.bin where it is a folder without
+/// safetensors, which come first; "" if it leads to none. FileError for the index of several.
+std::string torch_file_at(const std::string& path);
+
 /// The tensors of a state dict, or of one under the key "state_dict", "model", "model_state_dict" or "module". Anything
 /// else in the pickle, a damaged archive, and tensors that claim more than their storages are FileErrors, with the
 /// lines of Python that make a safetensors file of it.

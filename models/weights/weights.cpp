@@ -65,24 +65,6 @@ std::string fault_of(const NamedTensor& to, const Tensor& value) {
   return beyond.empty() ? "" : join_text(beyond, " as ", to.tensor->dtype(), ", which the file has as ", value.dtype());
 }
 
-/// The file of torch.save() that a path leads to; "" if it is none. A folder's safetensors come first.
-std::string torch_file_at(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  std::string file = path;
-  if (fs::is_directory(path, ignored)) {
-    for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
-      if (fs::exists(fs::path(path) / name, ignored)) return "";
-    file = (fs::path(path) / "pytorch_model.bin").string();
-    if (!fs::exists(file, ignored)) file += ".index.json";
-  }
-  HEARTH_CHECK(FileError, !file.ends_with(".bin.index.json") || !fs::exists(file, ignored), file,
-               ": several files of torch.save() are not joined; make safetensors files of them in Python:\n"
-               "  transformers.AutoModel.from_pretrained(\"",
-               path, "\").save_pretrained(\"OUT\", safe_serialization=True)  # or the class with the head");
-  return is_torch_file(file) ? file : "";
-}
-
 /// ConfigError for a beginning that no name has.
 void check_rule(const char* rule, const std::vector<std::string>& beginnings, const std::vector<std::string>& names,
                 const char* which) {

@@ -9,6 +9,7 @@
 #include "core/io/file.h"
 #include "models/weights/foreign_config.h"
 #include "models/weights/named_tensors.h"
+#include "models/weights/torch_file.h"
 #include "models/weights/transformers_weights.h"
 
 namespace hearth::models {
@@ -232,6 +233,11 @@ constexpr Compared compared[] = {{"gpt", "heads"},
 }  // namespace
 
 ImportedWeights import_weights(const std::string& path, const ImportOptions& options) {
+  const std::string of_torch = options.from == WeightFormat::hearth ? torch_file_at(path) : std::string();
+  HEARTH_CHECK(FileError, of_torch.empty(), of_torch,
+               ": was written by torch.save(), with filters [K, C, R, S], which may fit as they are and would compute "
+               "something else; say whose weights they are: weights.from=torch (--from torch) where the names are "
+               "Hearth's, or one of the other formats");
   WeightSet theirs = read_weights(path);
   if (options.from != WeightFormat::hearth) theirs.metadata.erase(model_note);
   for (const std::string& beginning : options.leave_out) {

@@ -30,8 +30,8 @@ struct ImportedWeights {
 /// Reads weights, and what the model must be: of the formats of transformers from its config.json and from the
 /// modules.json of sentence-transformers; of timm's from its config.json; of Hearth's own from the metadata that a
 /// conversion wrote, or from the config.json in a checkpoint. FileError for a configuration with keys that cannot be
-/// followed; UsageError for a beginning in `leave_out` that no name has. Tensors that do not fit the names, or the
-/// sizes of the configuration, are in the report.
+/// followed, and for a file of torch.save() as one in Hearth's layout; UsageError for a beginning in `leave_out` that
+/// no name has. Tensors that do not fit the names, or the sizes of the configuration, are in the report.
 HEARTH_API ImportedWeights import_weights(const std::string& path, const ImportOptions& options);
 
 /// What to say of weights in Hearth's names that are to be written in a format of transformers: the entries of

@@ -9,6 +9,9 @@
 
 #include "core/io/file.h"
 #include "core/random.h"
+#include "models/nn/nn.h"
+#include "models/weights/module_file.h"
+#include "models/weights/weights_import.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
@@ -163,6 +166,27 @@ class TorchArchive : public testing::Test {
 TEST_F(TorchArchive, IsReadAsMadeHere) {
   const std::string path = archive(dict(text("w") + tensor(number(0), tuple({2, 2}), tuple({2, 1}))));
   EXPECT_EQ(read_torch_file(path).weights.at(0).value.shape(), (Shape{2, 2}));
+}
+
+TEST_F(TorchArchive, AModuleTakesPyTorchsFilters) {
+  // [1, 3, 3, 3] in both layouts.
+  std::string storage;
+  for (std::int32_t i = 0; i < 27; ++i) {
+    const auto value = static_cast<float>(i);
+    storage.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  const std::string path =
+      archive(dict(text("weight") + tensor(number(0), tuple({1, 3, 3, 3}), tuple({27, 9, 3, 1}), 27)), storage);
+  nn::Conv2d conv(3, 1, {.kernel = 3, .bias = false});
+  nn::load(conv, path);
+  const std::vector<double> values = conv.weight.to_doubles();
+  for (std::size_t pixel = 0; pixel < 9; ++pixel)
+    for (std::size_t channel = 0; channel < 3; ++channel)
+      EXPECT_EQ(values[3 * pixel + channel], static_cast<double>(9 * channel + pixel));
+  EXPECT_PRED2(contains, test::error_message<FileError>([&] { (void)models::import_weights(path, {}); }),
+               "weights.from=torch");
+  const models::ImportedWeights imported = models::import_weights(path, {.from = models::WeightFormat::torch});
+  EXPECT_EQ(imported.weights.weights.at(0).value.to_doubles(), values);
 }
 
 TEST_F(TorchArchive, NothingButTensorsIsRun) {

@@ -199,6 +199,17 @@ TEST_F(WeightsCommand, EvalSaysThatACheckpointIsNotFinite) {
       "warning: the checkpoint is not finite: " + session.model->parameters()[0].name + ": 1 NaN of 256 values");
 }
 
+TEST_F(WeightsCommand, AFileOfPyTorchIsNotTakenForOnesOwn) {
+  const std::string pth = test::source_dir() + "/tests/golden/state_dict.pth";
+  const std::string given = R"({"path": ")" + pth + "\"}";
+  EXPECT_EQ(run({"train", config(given), "--dry-run"}), 3);
+  EXPECT_PRED2(contains, message_, pth + ": was written by torch.save()");
+  EXPECT_PRED2(contains, message_, "weights.from=torch");
+  EXPECT_EQ(run({"weights", "convert", pth, path("own")}), 3);
+  EXPECT_PRED2(contains, message_, "--from torch");
+  EXPECT_FALSE(file_exists(path("own")));
+}
+
 TEST_F(WeightsCommand, ListsAllThatDoesNotFit) {
   put_bert(false);
   EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--from", "hf-gpt2"}), 3);
