@@ -54,12 +54,13 @@ void describe(Fields<BpeFields>& f) {
 
 struct WordPieceFields {
   std::string path;
-  bool lower_case = true;
+  std::optional<bool> lower_case;
 };
 void describe(Fields<WordPieceFields>& f) {
   f.text("path", &WordPieceFields::path, "tokenizer.json or vocab.txt.").required();
   f.boolean("lower_case", &WordPieceFields::lower_case,
-            "For a vocab.txt, which does not say: small letters without accents.");
+            "For a vocab.txt, which does not say: small letters without accents. null: as do_lower_case in a "
+            "tokenizer_config.json beside it says, or true.");
 }
 
 struct SentencePieceFields {
@@ -70,7 +71,7 @@ void describe(Fields<SentencePieceFields>& f) {
 }
 
 template <class Kind>
-TokenizerPointer read_kind(const std::string& path, const char* name, bool lower_case = true) {
+TokenizerPointer read_kind(const std::string& path, const char* name, std::optional<bool> lower_case = {}) {
   TokenizerPointer found = read_tokenizer(path, lower_case);
   HEARTH_CHECK(DataError, dynamic_cast<const Kind*>(found.get()) != nullptr, path, ": not a tokenizer of the type ",
                name, "; say another \"type\"");

@@ -191,6 +191,22 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
+/// What a vocab.txt does not tell, as transformers writes it beside one.
+WordPieceOptions options_beside(const std::string& path, std::optional<bool> lower_case) {
+  WordPieceOptions options;
+  const std::string beside = (fs::path(path).parent_path() / "tokenizer_config.json").string();
+  if (find_source(beside)) {
+    const Json document = read_document(beside);
+    HEARTH_CHECK(DataError, document.is_object(), beside, ": ", document.describe(), "; an object was expected");
+    const Part whole{&document, beside};
+    options.lower_case = whole["do_lower_case"].flag(options.lower_case);
+    options.handle_chinese_chars = whole["tokenize_chinese_chars"].flag(options.handle_chinese_chars);
+    if (const Part accents = whole["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
+  }
+  options.lower_case = lower_case.value_or(options.lower_case);
+  return options;
+}
+
 TokenizerPointer read_vocab_json(const std::string& path) {
   const std::string beside = (fs::path(path).parent_path() / "merges.txt").string();
   std::vector<BytePairTokenizer::Merge> merges;
@@ -229,17 +245,16 @@ TokenizerPointer parse_tokenizer(const Json& document, const std::string& name) 
                             "' is not supported; BPE, WordPiece, WordLevel and SentencePiece are"));
 }
 
-TokenizerPointer read_vocab_txt(const std::string& path, bool lower_case) {
+TokenizerPointer read_vocab_txt(const std::string& path, std::optional<bool> lower_case) {
   Vocabulary vocabulary(lines_of(path), path);
   std::vector<AddedToken> added;
   for (const char* name : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
     if (const auto id = vocabulary.find(name)) added.push_back({name, *id});
-  WordPieceOptions options;
-  options.lower_case = lower_case;
+  const WordPieceOptions options = options_beside(path, lower_case);
   return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), std::move(added), options, path);
 }
 
-TokenizerPointer read_tokenizer(const std::string& path, bool lower_case) {
+TokenizerPointer read_tokenizer(const std::string& path, std::optional<bool> lower_case) {
   std::string file = path;
   const std::optional<SourceEntry> there = find_source(path);
   if (there && there->kind == SourceEntry::Kind::folder) {

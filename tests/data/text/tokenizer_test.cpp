@@ -192,6 +192,31 @@ TEST(TokenizerTest, ListsOfWordPieces) {
   EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_tokenizer(path); }), "lacks '[UNK]'"));
 }
 
+TEST(TokenizerTest, WhatAListOfWordPiecesDoesNotTellIsBesideIt) {
+  const test::TempDir folder;
+  const std::string path = (std::filesystem::path(folder.path()) / "vocab.txt").string();
+  write_file_synced(path, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nunder\nUnder\nÜnder\nünder\n中\n##中\n");
+  const auto ids = [&](const std::string& config, const std::string& more = "") {
+    write_file_synced(std::filesystem::path(folder.path()) / "tokenizer_config.json", config);
+    const auto tokenizer = make(R"({"type": "wordpiece", "path": ")" + path + "\"" + more + "}");
+    EXPECT_EQ(read_tokenizer(folder.path())->encode("Ünder"), read_tokenizer(path)->encode("Ünder"));
+    return tokenizer->encode("Under Ünder 中中");
+  };
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(ids(R"({"tokenizer_class": "BertTokenizer"})"), (Ids{5, 5, 9, 9}));
+  EXPECT_EQ(ids(R"({"do_lower_case": true, "strip_accents": null})"), (Ids{5, 5, 9, 9}));
+  EXPECT_EQ(ids(R"({"do_lower_case": false})"), (Ids{6, 7, 9, 9}));
+  EXPECT_EQ(ids(R"({"do_lower_case": true, "strip_accents": false})"), (Ids{5, 8, 9, 9}));
+  EXPECT_EQ(ids(R"({"do_lower_case": false, "tokenize_chinese_chars": false})"), (Ids{6, 7, 9, 10}));
+  // What a configuration says counts more.
+  EXPECT_EQ(ids(R"({"do_lower_case": false})", R"(, "lower_case": true)"), (Ids{5, 5, 9, 9}));
+  EXPECT_EQ(ids(R"({"do_lower_case": true})", R"(, "lower_case": false)"), (Ids{6, 7, 9, 9}));
+  EXPECT_EQ(ids(R"({"do_lower_case": false})", R"(, "lower_case": null)"), (Ids{6, 7, 9, 9}));
+  write_file_synced(std::filesystem::path(folder.path()) / "tokenizer_config.json", R"({"do_lower_case": "no"})");
+  EXPECT_TRUE(
+      contains(error_message<DataError>([&] { (void)read_tokenizer(path); }), "tokenizer_config.json/do_lower_case"));
+}
+
 TEST(TokenizerTest, AddedTokensTakeWhiteSpaceWhereTheySaySo) {
   Json document = read_json(golden("bpe.json"));
   document.find("added_tokens")->items()[4].set("lstrip", true).set("rstrip", true);
