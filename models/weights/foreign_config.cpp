@@ -364,6 +364,23 @@ Json config_for_transformers(const Json& model, const std::string& source, Weigh
   return config.set("model_type", "roberta").set("pad_token_id", offset - 1);
 }
 
+std::vector<std::string> class_names_of(const Json& document) {
+  std::vector<std::string> names;
+  const auto text_of = [](const Json& name) { return name.is_string() ? name.as_string() : to_text(name); };
+  if (const Json* const list = document.find("label_names"); list != nullptr && list->is_array())
+    for (const Json& name : list->items()) names.push_back(text_of(name));
+  else if (const Json* const table = document.find("id2label"); table != nullptr && table->is_object())
+    for (std::size_t i = 0; i < table->size(); ++i) {
+      const Json* const name = table->find(std::to_string(i));
+      if (name == nullptr) return {};
+      names.push_back(text_of(*name));
+    }
+  std::size_t number = 0;
+  const bool says_nothing = std::all_of(names.begin(), names.end(),
+                                        [&](const std::string& name) { return name == join_text("LABEL_", number++); });
+  return says_nothing ? std::vector<std::string>{} : names;
+}
+
 void check_timm_config(const Json& document, const std::string& name, WeightFormat format,
                        std::vector<std::string>& notes) {
   Keys keys(document, name);

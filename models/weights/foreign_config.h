@@ -20,6 +20,10 @@ Json model_of_transformers(const Json& document, const std::string& name, Weight
 /// what `model` does with the weights. FileError, naming `source`, for a model that the format does not have.
 Json config_for_transformers(const Json& model, const std::string& source, WeightFormat format);
 
+/// The names of classes that a document of transformers ("id2label") or of timm ("label_names") has, in the order of
+/// the head's rows; none where it has none for each row, or transformers' "LABEL_0", "LABEL_1" and so on.
+std::vector<std::string> class_names_of(const Json& document);
+
 /// Refuses a document of timm whose architecture or arguments are not known to compute what the format's model does;
 /// FileError. What is worth knowing, as by what images were normalised, is added to `notes`.
 void check_timm_config(const Json& document, const std::string& name, WeightFormat format,

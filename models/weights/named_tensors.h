@@ -13,6 +13,9 @@
 
 namespace hearth::models {
 
+/// The entry of the metadata with the names of a classifier's classes, an array of JSON.
+inline constexpr const char* classes_note = "hearth.classes";
+
 /// The text with the first `what` in it, if any, replaced.
 inline std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
   std::string result(text);

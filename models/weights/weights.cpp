@@ -145,6 +145,7 @@ WeightSet from_hearth(const WeightSet& ours, WeightFormat to, NameReport& report
                      : is_swin(to)             ? swin_from_hearth(ours, to, report)
                                                : transformers_from_hearth(ours, to, report);
   theirs.metadata.erase(model_note);
+  theirs.metadata.erase(classes_note);
   return theirs;
 }
 

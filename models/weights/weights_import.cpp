@@ -178,16 +178,44 @@ Json own_model(const WeightSet& set, const std::string& path, const std::string&
   return is_run ? *model : Json();
 }
 
+/// The classes of the head that scores some, if there is one with so many rows.
+void add_classes(ImportedWeights& result, std::vector<std::string> names) {
+  for (const char* head : {"classifier.weight", "head.weight", "fc.weight"}) {
+    const Tensor* const tensor = find_weight(result.weights, head);
+    if (names.empty() || tensor == nullptr || tensor->rank() != 2 ||
+        tensor->dim(0) != static_cast<std::int64_t>(names.size()))
+      continue;
+    result.weights.metadata[classes_note] = to_text(Json::array_of(names));
+    result.classes = std::move(names);
+    result.class_head = head;
+    return;
+  }
+}
+
+/// Those that a conversion noted.
+std::vector<std::string> noted_classes(const WeightSet& set, const std::string& source) {
+  std::vector<std::string> names;
+  const auto note = set.metadata.find(classes_note);
+  if (note == set.metadata.end()) return names;
+  const Json list = parse_json(note->second, source + ": " + classes_note);
+  for (const Json& name : list.items()) names.push_back(name.as_string());
+  return names;
+}
+
 void add_configuration(ImportedWeights& result, const std::string& path, const ImportOptions& options) {
   if (options.from == WeightFormat::hearth) {
     result.model = own_model(result.weights, path, options.config);
     if (!result.model.is_null()) result.weights.metadata[model_note] = to_text(result.model);
+    add_classes(result, noted_classes(result.weights, path));
     return;
   }
   const std::string file = options.config.empty() ? default_config_of(path) : options.config;
   const bool known = !options.config.empty() || file_exists(file);
   if (!is_of_transformers(options.from)) {
-    if (known) check_timm_config(read_json(file, small_file), file, options.from, result.notes);
+    if (!known) return;
+    const Json document = read_json(file, small_file);
+    check_timm_config(document, file, options.from, result.notes);
+    add_classes(result, class_names_of(document));
     return;
   }
   if (!known) {
@@ -206,6 +234,7 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
   check_heads(result.model, document, result.weights, options.from, result.report);
   if (options.from != WeightFormat::hf_gpt2) add_modules(path, result.model, result.notes);
   result.weights.metadata[model_note] = to_text(result.model);
+  add_classes(result, class_names_of(document));
 }
 
 /// Options that shapes of tensors do not show.
@@ -239,7 +268,8 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
                "something else; say whose weights they are: weights.from=torch (--from torch) where the names are "
                "Hearth's, or one of the other formats");
   WeightSet theirs = read_weights(path);
-  if (options.from != WeightFormat::hearth) theirs.metadata.erase(model_note);
+  if (options.from != WeightFormat::hearth)
+    for (const char* note : {model_note, classes_note}) theirs.metadata.erase(note);
   for (const std::string& beginning : options.leave_out) {
     const auto count =
         std::erase_if(theirs.weights, [&](const Weight& weight) { return weight.name.starts_with(beginning); });
@@ -260,7 +290,13 @@ std::string configuration_note(const ImportedWeights& weights, const std::string
   if (weights.model.is_null())
     return "the model of these weights is not known; config.json has to give transformers its heads, activation and "
            "eps";
-  return "config.json for transformers has to have " + to_text(config_for_transformers(weights.model, source, to));
+  Json config = config_for_transformers(weights.model, source, to);
+  if (!weights.classes.empty()) {
+    Json names = Json::object();
+    for (std::size_t i = 0; i < weights.classes.size(); ++i) names.set(std::to_string(i), weights.classes[i]);
+    config.set("id2label", std::move(names));
+  }
+  return "config.json for transformers has to have " + to_text(config);
 }
 
 std::string default_config_of(const std::string& weights) { return beside(weights, "config.json"); }

@@ -25,6 +25,11 @@ struct ImportedWeights {
   Json model{};
   NameReport report{};
   std::vector<std::string> notes{};  ///< what was assumed, and what is to be heeded beside the weights
+  /// The classes that the rows of `class_head` score, as the configuration names them ("id2label" of transformers,
+  /// "label_names" of timm); none where it does not, or by transformers' "LABEL_0", "LABEL_1" and so on. The
+  /// metadata has them too.
+  std::vector<std::string> classes{};
+  std::string class_head{};  ///< the name of that weight; empty without classes
 };
 
 /// Reads weights, and what the model must be: of the formats of transformers from its config.json and from the

@@ -203,6 +203,49 @@ TEST_F(WeightsImport, AClassifierOfTokensIsNotOneOfSequences) {
                "scores each token, not the sequence");
 }
 
+TEST_F(WeightsImport, ClassesOfAClassifierAreKept) {
+  const auto classes_of = [&](const char* network, WeightFormat format, const std::string& key, const Json& value) {
+    const std::string path = copy(network);
+    Json config = read_json(path + "/config.json");
+    put("copy/config.json", to_text(config.set(key, value)));
+    return models::import_weights(path, {.from = format});
+  };
+  using Names = std::vector<std::string>;
+  const Json names = parse_json(R"({"0": "sad", "2": "angry", "1": "glad"})", "");
+  for (const auto& [network, format] : {std::pair("bert_classifier", WeightFormat::hf_bert),
+                                        {"roberta_classifier", WeightFormat::hf_roberta},
+                                        {"distilbert_classifier", WeightFormat::hf_distilbert}}) {
+    const ImportedWeights found = classes_of(network, format, "id2label", names);
+    EXPECT_EQ(found.classes, (Names{"sad", "glad", "angry"}));
+    EXPECT_EQ(found.class_head, "classifier.weight");
+    // Hearth's own file has them too, others have not.
+    models::NameReport report;
+    EXPECT_EQ(found.weights.metadata.at("hearth.classes"), R"(["sad","glad","angry"])");
+    EXPECT_FALSE(models::from_hearth(found.weights, format, report).metadata.contains("hearth.classes"));
+    EXPECT_PRED2(contains, models::configuration_note(found, "W", format),
+                 R"("id2label":{"0":"sad","1":"glad","2":"angry"})");
+  }
+  // Names that say nothing, and tables that do not name each row.
+  for (const char* text : {R"({"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})", R"({"0": "a", "1": "b"})",
+                           R"({"0": "a", "1": "b", "3": "c"})", R"([])", "null"})
+    EXPECT_EQ(classes_of("bert_classifier", WeightFormat::hf_bert, "id2label", parse_json(text, "")).classes, Names{})
+        << text;
+  EXPECT_EQ(classes_of("bert_relu", WeightFormat::hf_bert, "id2label", names).classes, Names{}) << "no classifier";
+  // Of timm.
+  const std::string path =
+      put("swin.safetensors", read_text(test::source_dir() + "/tests/golden/timm_swin.safetensors"));
+  const std::int64_t rows = models::import_weights(path, {.from = WeightFormat::timm_swin}).report.fits()
+                                ? SafetensorsFile(path).at("head.fc.weight").shape[0]
+                                : 0;
+  Json list = Json::array();
+  for (std::int64_t i = 0; i < rows; ++i) list.push_back(join_text("class ", i));
+  put("config.json",
+      to_text(Json::object().set("architecture", "swin_tiny_patch4_window7_224").set("label_names", list)));
+  const ImportedWeights found = models::import_weights(path, {.from = WeightFormat::timm_swin});
+  EXPECT_EQ(found.classes.size(), static_cast<std::size_t>(rows));
+  EXPECT_EQ(found.class_head, "head.weight");
+}
+
 TEST_F(WeightsImport, WithoutAConfigurationItIsSaidWhatIsAssumed) {
   for (const auto& [name, format, text] :
        {std::tuple("bert_relu", WeightFormat::hf_bert,

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/io/file.h"
+#include "core/io/json_text.h"
 #include "models/transformer/bert.h"
 #include "models/weights/weights.h"
 #include "tests/support/error_message.h"
@@ -403,6 +404,53 @@ TEST_F(AveragedWeights, LeaveTheCheckpointWhole) {
   EXPECT_EQ(run({"weights", "convert", set + "/model.safetensors", path("own"), "--raw"}), 2);
   EXPECT_PRED2(contains, message_, "--raw is for the folder of a run or of a checkpoint");
   EXPECT_EQ(run({"eval", path("out")}), 0) << message_;
+}
+
+TEST_F(WeightsCommand, ClassesOfAClassifierHaveItsOrder) {
+  const std::string golden = test::source_dir() + "/tests/golden/transformers/bert_classifier/";
+  std::filesystem::copy_file(golden + "model.safetensors", path("model.safetensors"));
+  const auto name_classes = [&](const std::string& names) {
+    put("config.json", to_text(read_json(golden + "config.json").set("id2label", parse_json(names, ""))));
+  };
+  put("lines.tsv", "sad\ta\nglad\tb\nangry\tab\nsad\tbb\n");
+  put("numbers.tsv", "0\ta\n1\tb\n2\tab\n");
+  put("run.json", R"({"device": "cpu", "model": {"type": "bert", "head": "classification", "layers": 2, "heads": 2,
+      "width": 8, "hidden": 12, "context": 8, "vocabulary": 17, "activation": "gelu_tanh"},
+      "data": {"type": "labelled_text", "length": 8, "tokenizer": {"type": "characters"}, "train": [")" +
+                      path("lines.tsv") + R"("]}, "optimizer": {"type": "sgd", "lr": 0.01},
+      "train": {"batch_size": 2, "steps": 1}, "weights": {"path": ")" +
+                      path("model.safetensors") + R"(", "from": "hf-bert"}})");
+  const auto dry_run = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> words{"train", path("run.json"), "--dry-run"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return run(words);
+  };
+  name_classes(R"({"0": "SAD", "1": "glad", "2": "angry"})");
+  EXPECT_EQ(dry_run({}), 2);
+  EXPECT_PRED2(contains, message_,
+               R"(/data/classes: label 0 is "angry" of 3 classes, and "SAD" of 3 in the classifier)");
+  EXPECT_PRED2(contains, message_, R"(use --set 'data.classes=["sad","glad","angry"]')");
+  EXPECT_PRED2(contains, message_, R"(--set 'weights.reinitialize=["classifier"]')");
+  EXPECT_EQ(dry_run({R"(data.classes=["sad","glad","angry"])"}), 0) << message_;
+  EXPECT_EQ(dry_run({R"(weights.reinitialize=["classifier"])"}), 0) << message_;
+  // From Hearth's own file too.
+  ASSERT_EQ(run({"weights", "convert", path("model.safetensors"), path("own"), "--from", "hf-bert"}), 0) << message_;
+  EXPECT_EQ(dry_run({"weights.from=hearth", "weights.path=" + path("own")}), 2);
+  EXPECT_PRED2(contains, message_, R"(use --set 'data.classes=["sad","glad","angry"]')");
+  // Of classes that the data lack; of others, of none that are named, and of numbers.
+  put("lines.tsv", "sad\ta\nglad\tb\n");
+  EXPECT_EQ(dry_run({}), 2);
+  EXPECT_PRED2(contains, message_, R"(use --set 'data.classes=["sad","glad","angry"]')");
+  put("lines.tsv", "sad\ta\nglad\tb\nfurious\tb\n");
+  EXPECT_EQ(dry_run({}), 2);
+  EXPECT_PRED2(contains, message_, "where the data only call the same classes otherwise");
+  name_classes(R"({"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})");
+  EXPECT_EQ(dry_run({}), 0) << message_;
+  name_classes(R"({"0": "0", "1": "1", "2": "2"})");
+  EXPECT_EQ(dry_run({}), 0) << message_;
+  name_classes(R"({"0": "sad", "1": "glad", "2": "angry"})");
+  EXPECT_EQ(dry_run({"data.train=[\"" + path("numbers.tsv") + "\"]"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, R"(is of the classes ["sad","glad","angry"], and those of the data are numbers)");
 }
 
 TEST_F(WeightsCommand, AFaultEndsADryRun) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/io/json_text.h"
+#include "data/dataset.h"
 #include "data/text/token_set.h"
 #include "models/weights/weights_import.h"
 #include "train/run/trained_weights.h"
@@ -44,6 +45,75 @@ std::string other_tokenizer(const data::Tokenizer& own, const std::string& weigh
   return ids_of(own) == ids_of(*theirs) ? std::string() : begins + "the same text gives other ids";
 }
 
+std::string lowered(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+bool are_numbers(const std::vector<std::string>& names) {
+  return names == data::numbered_classes(static_cast<std::int64_t>(names.size()));
+}
+
+/// What is said of the classes of a head that is loaded, which the run's data name otherwise: the first class would be
+/// taken for another. A note where the data have numbers, which tell nothing.
+struct ClassFault {
+  std::string error{}, note{};
+};
+
+ClassFault class_fault(const models::ImportedWeights& weights, const std::vector<std::string>& ours,
+                       const std::string& path, bool may_order) {
+  const std::vector<std::string>& theirs = weights.classes;
+  const auto same = [](const std::string& a, const std::string& b) { return lowered(a) == lowered(b); };
+  if (std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(), same)) return {};
+  // Their names in the data's spelling, of which the data may lack some.
+  std::vector<std::string> ordered = theirs;
+  std::size_t found = 0;
+  for (std::string& name : ordered)
+    if (const auto own = std::find_if(ours.begin(), ours.end(), [&](const auto& each) { return same(each, name); });
+        own != ours.end()) {
+      name = *own;
+      ++found;
+    }
+  const std::string list = to_text(Json::array_of(ordered));
+  if (found != ours.size() && are_numbers(theirs)) return {};
+  if (found != ours.size() && ours.size() == theirs.size() && are_numbers(ours))
+    return {.note = join_text("the classifier of ", path, " is of the classes ", list,
+                              ", and those of the data are numbers; see that they are in this order")};
+  const std::string head = weights.class_head.substr(0, weights.class_head.find('.'));
+  const auto [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end(), same);
+  const auto name = [](const auto& at, const auto& all) { return at == all.end() ? "no class" : to_text(Json(*at)); };
+  const std::string reinitialize =
+      join_text("give the classifier initial values: --set 'weights.reinitialize=[\"", head, "\"]'");
+  return {.error = join_text(
+              "/data/classes: label ", a - ours.begin(), " is ", name(a, ours), " of ", ours.size(), " classes, and ",
+              name(b, theirs), " of ", theirs.size(), " in the classifier of ", path,
+              ", whose answers would be taken for others; ",
+              found == ours.size() && may_order ? join_text("use --set 'data.classes=", list, "', or ")
+              : found == ours.size()
+                  ? ""
+                  : "where the data only call the same classes otherwise, name a copy of the weights' config.json "
+                    "with their names as weights.config; otherwise ",
+              reinitialize)};
+}
+
+/// ConfigError where the head that scores classes is loaded and the run's data name them otherwise.
+void require_same_classes(const Session& session, models::ImportedWeights& imported) {
+  const WeightsOptions& options = session.config().weights;
+  const auto& entries = session.model_state.entries();
+  const bool has_head = std::any_of(entries.begin(), entries.end(),
+                                    [&](const State::Entry& entry) { return entry.name == imported.class_head; });
+  const bool starts_anew =
+      std::any_of(options.reinitialize.begin(), options.reinitialize.end(),
+                  [&](const std::string& beginning) { return imported.class_head.starts_with(beginning); });
+  const std::vector<std::string>& ours = session.data.train->class_names();
+  if (!has_head || starts_anew || ours.empty()) return;
+  const bool may_order = session.resolved().at("data").find("classes") != nullptr;
+  ClassFault fault = class_fault(imported, ours, options.path, may_order);
+  HEARTH_CHECK(ConfigError, fault.error.empty(), fault.error);
+  if (!fault.note.empty()) imported.notes.push_back(std::move(fault.note));
+}
+
 /// The folder of a run or a checkpoint stands for the weights that it is evaluated with.
 models::ImportedWeights import_start_weights(const WeightsOptions& options) {
   const models::ImportOptions from{.from = options.from, .config = options.config};
@@ -61,6 +131,7 @@ LoadedWeights Session::load_start_weights() {
   set_switches();  // the session that gave an average may have set others
   HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
+  require_same_classes(*this, imported);
   // Parameters and buffers; what ranks have a part of each is loaded whole.
   std::vector<NamedTensor> tensors;
   std::vector<State::Entry::HostBytes> whole(model_state.entries().size());
