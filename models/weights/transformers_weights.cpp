@@ -308,12 +308,16 @@ void leave_out(const Family& family, ByName& given, NameReport& report, Safetens
 /// BERT's classifier of tokens has the names and shapes of that of sequences, but for the pooler.
 void require_pooler(const Family& family, const Walk& walk, NameReport& report) {
   if (family.format == WeightFormat::hf_bert && walk.has("classifier.weight") && !walk.has("pooler.dense.weight"))
-    report.missing.push_back(
-        "pooler.dense.weight, without which \"classifier\" is not BERT's classifier of sequences; leave "
-        "\"classifier\" out to convert the encoder alone");
+    report.unexpected.push_back(
+        "classifier, which without pooler.dense.weight is not BERT's classifier of sequences; leave it out to take the "
+        "encoder alone");
 }
 
 }  // namespace
+
+std::string_view prefix_of(WeightFormat format) {
+  return is_of_transformers(format) ? family_of(format, false).prefix : std::string_view();
+}
 
 WeightSet transformers_to_hearth(const WeightSet& theirs, WeightFormat from, NameReport& report) {
   const Family& family = family_of(from, find_weight(theirs, "classifier.out_proj.weight") != nullptr);

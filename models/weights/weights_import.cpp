@@ -127,7 +127,7 @@ bool scores_tokens(const Json& document) {
 void check_heads(Json& model, const Json& document, const WeightSet& set, WeightFormat from, NameReport& report) {
   if (find_weight(set, "classifier.weight") != nullptr && scores_tokens(document))
     report.unexpected.push_back(
-        "classifier.weight, which by \"architectures\" scores each token, not the sequence; leave it out");
+        "classifier, which by \"architectures\" scores each token, not the sequence; leave it out");
   const bool has_head = find_weight(set, "lm_head.weight") != nullptr;
   if (from == WeightFormat::hf_gpt2) {
     if (has_head && model.at("tie_head").as_boolean())
@@ -259,6 +259,95 @@ constexpr Compared compared[] = {{"gpt", "heads"},
                                  {"transformer", "heads"},
                                  {"mlp", "activation"}};
 
+/// Whether the name of a tensor of the file begins so, with its prefix or without.
+bool begins(const std::string& name, const std::string& beginning, std::string_view prefix) {
+  if (name.starts_with(beginning)) return true;
+  if (prefix.empty()) return false;
+  if (name.starts_with(prefix)) return std::string_view(name).substr(prefix.size()).starts_with(beginning);
+  return (std::string(prefix) + name).starts_with(beginning);
+}
+
+bool begins_with_any(const std::string& name, const std::vector<std::string>& beginnings, std::string_view prefix) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](const std::string& beginning) { return begins(name, beginning, prefix); });
+}
+
+std::string without_prefix(const std::string& name, std::string_view prefix) {
+  return name.size() > prefix.size() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+/// Whether an unexpected entry of a report is about a tensor: it begins with its name, or with that of its layer.
+bool is_about(const std::string& entry, const std::string& name) {
+  const std::string subject = entry.substr(0, entry.find_first_of(" ,:"));
+  return name == subject || name.starts_with(subject + ".");
+}
+
+/// Takes out of `theirs` what the format has no place for and the rules do not want, by name.
+std::vector<std::string> drop_unwanted(WeightSet& theirs, const ImportOptions& options, const NameReport& report) {
+  const std::string_view prefix = prefix_of(options.from);
+  std::vector<std::string> dropped;
+  std::erase_if(theirs.weights, [&](const Weight& weight) {
+    const bool has_no_place =
+        std::any_of(report.unexpected.begin(), report.unexpected.end(), [&](const std::string& entry) {
+          return is_about(entry, weight.name) || is_about(entry, without_prefix(weight.name, prefix));
+        });
+    const bool drop = has_no_place && (begins_with_any(weight.name, options.rules.unused, prefix) ||
+                                       begins_with_any(weight.name, options.rules.reinitialize, prefix));
+    if (drop) dropped.push_back(weight.name);
+    return drop;
+  });
+  return dropped;
+}
+
+/// The names here of what the file calls by a beginning: those that are not there without these tensors.
+std::vector<std::string> our_names(const WeightSet& theirs, const WeightSet& ours, const ImportOptions& options,
+                                   const std::string& beginning) {
+  WeightSet others = theirs;
+  std::erase_if(others.weights,
+                [&](const Weight& weight) { return begins(weight.name, beginning, prefix_of(options.from)); });
+  NameReport ignored;
+  const WeightSet kept = to_hearth(others, options.from, ignored);
+  std::vector<std::string> names;
+  for (const Weight& weight : ours.weights)
+    if (find_weight(kept, weight.name) == nullptr) names.push_back(weight.name);
+  return names;
+}
+
+/// `rules.unused` in the names of `ours`, without what was dropped of `theirs`.
+std::vector<std::string> unused_of(const WeightSet& theirs, const WeightSet& ours, const ImportOptions& options,
+                                   const std::vector<std::string>& dropped) {
+  const std::string_view prefix = prefix_of(options.from);
+  std::vector<std::string> result;
+  for (const std::string& beginning : options.rules.unused) {
+    const std::string own = without_prefix(beginning, prefix);
+    const auto is_ours = [&](const Weight& weight) { return weight.name.starts_with(own); };
+    const auto is_theirs = [&](const Weight& weight) { return begins(weight.name, beginning, prefix); };
+    const bool here = std::any_of(ours.weights.begin(), ours.weights.end(), is_ours);
+    const bool there = std::any_of(theirs.weights.begin(), theirs.weights.end(), is_theirs);
+    const bool was_dropped = std::any_of(dropped.begin(), dropped.end(),
+                                         [&](const std::string& name) { return begins(name, beginning, prefix); });
+    if (here ? there || !was_dropped : !there && !was_dropped) {
+      result.push_back(own);
+    } else if (there) {
+      const std::vector<std::string> names = our_names(theirs, ours, options, beginning);
+      result.insert(result.end(), names.begin(), names.end());
+    }
+  }
+  return result;
+}
+
+/// As import_weights(), of tensors that are read.
+ImportedWeights imported(const WeightSet& theirs, const std::string& path, const ImportOptions& options) {
+  ImportedWeights result;
+  result.weights = to_hearth(theirs, options.from, result.report);
+  try {
+    add_configuration(result, path, options);
+  } catch (const ConfigError& error) {
+    throw FileError(error.what());  // of another kind of document
+  }
+  return result;
+}
+
 }  // namespace
 
 ImportedWeights import_weights(const std::string& path, const ImportOptions& options) {
@@ -271,17 +360,20 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
   if (options.from != WeightFormat::hearth)
     for (const char* note : {model_note, classes_note}) theirs.metadata.erase(note);
   for (const std::string& beginning : options.leave_out) {
-    const auto count =
-        std::erase_if(theirs.weights, [&](const Weight& weight) { return weight.name.starts_with(beginning); });
+    const auto count = std::erase_if(
+        theirs.weights, [&](const Weight& weight) { return begins(weight.name, beginning, prefix_of(options.from)); });
     HEARTH_CHECK(UsageError, count > 0, "weights: leave out ", beginning, ": no tensor's name begins so");
   }
-  ImportedWeights result;
-  result.weights = to_hearth(theirs, options.from, result.report);
-  try {
-    add_configuration(result, path, options);
-  } catch (const ConfigError& error) {
-    throw FileError(error.what());  // of another kind of document
+  ImportedWeights result = imported(theirs, path, options);
+  std::vector<std::string> dropped;
+  while (!result.report.fits()) {
+    const std::vector<std::string> more = drop_unwanted(theirs, options, result.report);
+    if (more.empty()) break;
+    dropped.insert(dropped.end(), more.begin(), more.end());
+    result = imported(theirs, path, options);
   }
+  for (const std::string& name : dropped) result.report.left_out.push_back(name + ", unused");
+  result.unused = unused_of(theirs, result.weights, options, dropped);
   return result;
 }
 

@@ -13,8 +13,12 @@ namespace hearth::models {
 
 struct ImportOptions {
   WeightFormat from = WeightFormat::hearth;
-  std::string config{};                  ///< the configuration's file; empty: config.json beside the weights, if any
-  std::vector<std::string> leave_out{};  ///< tensors of the file that are not taken, by beginnings of their names
+  std::string config{};  ///< the configuration's file; empty: config.json beside the weights, if any
+  /// Tensors of the file that are not taken, by beginnings of their names with or without their prefix ("bert.").
+  std::vector<std::string> leave_out{};
+  /// What will not be loaded into a model: such tensors may be there where the format has no place for them. Those in
+  /// `unused` may be named as the file does, with or without the prefix, or as Hearth does.
+  LoadRules rules{};
 };
 
 struct ImportedWeights {
@@ -30,6 +34,8 @@ struct ImportedWeights {
   /// metadata has them too.
   std::vector<std::string> classes{};
   std::string class_head{};  ///< the name of that weight; empty without classes
+  /// What load_weights() still is to be told of `rules.unused`, in Hearth's names.
+  std::vector<std::string> unused{};
 };
 
 /// Reads weights, and what the model must be: of the formats of transformers from its config.json and from the

@@ -246,6 +246,79 @@ TEST_F(WeightsImport, ClassesOfAClassifierAreKept) {
   EXPECT_EQ(found.class_head, "head.weight");
 }
 
+TEST_F(WeightsImport, WhatNothingNeedsMayBeThere) {
+  using Names = std::vector<std::string>;
+  // A golden model with more tensors in it, or under other names.
+  const auto imported = [&](const char* network, WeightFormat format, const Names& more, const models::LoadRules& rules,
+                            const char* architecture = nullptr, const Names& absent = {}) {
+    const std::string path = copy(network);
+    models::WeightSet theirs = models::read_weights(path);
+    std::erase_if(theirs.weights, [&](const models::Weight& weight) {
+      return std::any_of(absent.begin(), absent.end(),
+                         [&](const std::string& name) { return weight.name.starts_with(name); });
+    });
+    for (const std::string& name : more) theirs.weights.push_back({name, Tensor::full({2, 8}, 1)});
+    std::vector<SafetensorsEntry> entries;
+    for (const models::Weight& weight : theirs.weights)
+      entries.push_back({weight.name, weight.value.dtype(), weight.value.shape(),
+                         std::span<const std::byte>(weight.value.bytes(), weight.value.byte_size())});
+    std::filesystem::remove(path + "/model.safetensors");
+    write_plain_safetensors(path + "/model.safetensors", entries, {});
+    if (architecture != nullptr)
+      put("copy/config.json",
+          to_text(read_json(path + "/config.json").set("architectures", Json::array().push_back(architecture))));
+    return models::import_weights(path, {.from = format, .rules = rules});
+  };
+  // Heads that there are none of here.
+  EXPECT_EQ(imported("gpt2_scaled", WeightFormat::hf_gpt2, {"score.weight"}, {}).report.faults(""),
+            "unexpected score.weight [2, 8]");
+  for (const models::LoadRules& rules : {models::LoadRules{.unused = {"score"}}, {.reinitialize = {"score"}}}) {
+    const ImportedWeights found = imported("gpt2_scaled", WeightFormat::hf_gpt2, {"score.weight"}, rules);
+    EXPECT_EQ(found.report.faults(""), "");
+    EXPECT_EQ(found.unused, Names{});
+    ASSERT_FALSE(found.report.left_out.empty());
+    EXPECT_EQ(found.report.left_out.back(), "score.weight, unused");
+  }
+  EXPECT_TRUE(imported("bert_relu", WeightFormat::hf_bert, {"qa_outputs.weight"}, {.unused = {"qa_outputs", "cls."}})
+                  .report.fits());
+  EXPECT_FALSE(imported("bert_relu", WeightFormat::hf_bert, {"qa_outputs.weight"}, {.unused = {"cls."}}).report.fits());
+  // A classifier of tokens, with the pooler of older files and without.
+  for (const Names& absent : {Names{}, Names{"bert.pooler."}})
+    for (const models::LoadRules& rules :
+         {models::LoadRules{.unused = {"classifier"}}, {.reinitialize = {"classifier", "pooler"}}, {}})
+      EXPECT_EQ(imported("bert_classifier", WeightFormat::hf_bert, {}, rules, "BertForTokenClassification", absent)
+                    .report.fits(),
+                !rules.unused.empty() || !rules.reinitialize.empty());
+  // A pooler that RoBERTa's classifier does not use, by its name with the prefix and without. The classifier's own
+  // layer is the pooler here, and stays.
+  for (const char* name : {"pooler", "roberta.pooler", "roberta.pooler.dense"}) {
+    const ImportedWeights found =
+        imported("roberta_classifier", WeightFormat::hf_roberta,
+                 {"roberta.pooler.dense.weight", "roberta.pooler.dense.bias"}, {.unused = {name}});
+    EXPECT_EQ(found.report.faults(""), "");
+    EXPECT_EQ(found.unused, Names{});
+    EXPECT_TRUE(std::any_of(found.weights.weights.begin(), found.weights.weights.end(),
+                            [](const models::Weight& weight) { return weight.name == "pooler.dense.weight"; }));
+  }
+  // Names of the file become those of Hearth.
+  EXPECT_EQ(imported("roberta", WeightFormat::hf_roberta, {}, {.unused = {"cls."}}).unused, Names{"cls."});
+  const Names head = imported("roberta", WeightFormat::hf_roberta, {}, {.unused = {"lm_head"}}).unused;
+  EXPECT_EQ(head.size(), 5U);
+  for (const std::string& name : head) EXPECT_TRUE(name.starts_with("cls.predictions.")) << name;
+  EXPECT_EQ(imported("bert_classifier", WeightFormat::hf_bert, {}, {.unused = {"bert.pooler"}}).unused,
+            Names{"pooler"});
+  EXPECT_EQ(imported("bert_classifier", WeightFormat::hf_bert, {}, {.unused = {"bert.encoder.layer.1"}}).unused,
+            Names{"encoder.layer.1"});
+  EXPECT_EQ(imported("bert_classifier", WeightFormat::hf_bert, {}, {.unused = {"poler"}}).unused, Names{"poler"})
+      << "load_weights() refuses it";
+  // What is left out, too.
+  const std::string path = copy("bert_classifier");
+  for (const char* name : {"pooler", "bert.pooler"})
+    EXPECT_PRED2(contains,
+                 models::import_weights(path, {.from = WeightFormat::hf_bert, .leave_out = {name}}).report.faults(""),
+                 "which without pooler.dense.weight is not BERT's classifier");
+}
+
 TEST_F(WeightsImport, WithoutAConfigurationItIsSaidWhatIsAssumed) {
   for (const auto& [name, format, text] :
        {std::tuple("bert_relu", WeightFormat::hf_bert,

@@ -10,6 +10,7 @@
 #include "core/io/json_text.h"
 #include "models/transformer/bert.h"
 #include "models/weights/weights.h"
+#include "models/weights/weights_import.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
@@ -467,6 +468,36 @@ TEST_F(WeightsCommand, AFaultEndsADryRun) {
   EXPECT_EQ(dry_run("{" + given + R"(, "unused": ["cls."]})"), 0) << message_;
   EXPECT_PRED2(contains, message_, "not loaded: cls.predictions.bias, unused");
   EXPECT_EQ(run({"train", config(R"({"reinitialize": ["cls"]})"), "--dry-run"}), 2);
+}
+
+TEST_F(WeightsCommand, ARunNamesWhatItDoesNotUseAsTheFileDoes) {
+  const std::string golden = test::source_dir() + "/tests/golden/transformers/roberta_classifier/";
+  std::filesystem::copy_file(golden + "config.json", path("config.json"));
+  const models::WeightSet theirs = models::read_weights(golden + "model.safetensors");
+  std::vector<SafetensorsEntry> entries;
+  for (const models::Weight& weight : theirs.weights)
+    entries.push_back({weight.name, weight.value.dtype(), weight.value.shape(),
+                       std::span<const std::byte>(weight.value.bytes(), weight.value.byte_size())});
+  const std::vector<float> zeros(64);
+  entries.push_back({"roberta.pooler.dense.weight", DType::f32, {8, 8}, std::as_bytes(std::span(zeros))});
+  write_plain_safetensors(path("model.safetensors"), entries, {});
+  const models::ImportedWeights known = models::import_weights(golden, {.from = models::WeightFormat::hf_roberta});
+  put("lines.tsv", "x\ta\ny\tb\nz\tab\n");
+  Json model = known.model;
+  model.set("head", "classification");
+  put("run.json", R"({"device": "cpu", "model": )" + to_text(model) + R"(, "data": {"type": "labelled_text",
+      "length": 8, "tokenizer": {"type": "characters"}, "train": [")" +
+                      path("lines.tsv") + R"("]}, "optimizer": {"type": "sgd", "lr": 0.01},
+      "train": {"batch_size": 2, "steps": 1}, "weights": {"path": ")" +
+                      path("model.safetensors") + R"(", "from": "hf-roberta"}})");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run"}), 3);
+  EXPECT_PRED2(contains, message_, "unexpected pooler.dense.weight [8, 8]");
+  for (const char* name : {"pooler", "roberta.pooler"}) {
+    EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", join_text("weights.unused=[\"", name, "\"]")}), 0)
+        << message_;
+    EXPECT_PRED2(contains, message_, "not loaded: roberta.pooler.dense.weight, unused");
+  }
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", R"(weights.unused=["poler"])"}), 3);
 }
 
 }  // namespace

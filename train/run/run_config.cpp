@@ -95,7 +95,9 @@ void describe(Fields<WeightsOptions>& f) {
          "Beginnings of names of the model that keep their initial values, as that of a classifier of other classes.")
       .formerly("fresh");
   f.text("unused", &WeightsOptions::unused, {},
-         "Beginnings of names of the file that the model has no use for, as those of another head.");
+         "Beginnings of names of the file, or of those that its tensors have here, that the model has no use for, as "
+         "those "
+         "of another head; a prefix such as bert. may be left out.");
   f.rule([](const WeightsOptions& o) {
     const bool is_plain = o.reinitialize.empty() && o.unused.empty() && o.config.empty();
     return o.path.empty() && !is_plain ? "reinitialize, unused and config are of a file; give its path" : "";

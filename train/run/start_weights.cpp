@@ -116,7 +116,8 @@ void require_same_classes(const Session& session, models::ImportedWeights& impor
 
 /// The folder of a run or a checkpoint stands for the weights that it is evaluated with.
 models::ImportedWeights import_start_weights(const WeightsOptions& options) {
-  const models::ImportOptions from{.from = options.from, .config = options.config};
+  const models::ImportOptions from{
+      .from = options.from, .config = options.config, .rules = {options.reinitialize, options.unused}};
   if (options.from == models::WeightFormat::hearth)
     if (const auto trained = find_trained_weights(options.path)) return import_trained_weights(*trained, from);
   return models::import_weights(options.path, from);
@@ -141,7 +142,7 @@ LoadedWeights Session::load_start_weights() {
     tensors.push_back({entry.name, entry.shards != nullptr ? &whole[i].copy : entry.tensor});
   }
   const models::NameReport loaded =
-      models::load_weights(tensors, imported.weights, {options.reinitialize, options.unused});
+      models::load_weights(tensors, imported.weights, {options.reinitialize, imported.unused});
   HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
   for (std::size_t i = 0; i < whole.size(); ++i)
     if (whole[i].copy.defined()) model_state.entries()[i].write(whole[i].bytes);
