@@ -123,6 +123,18 @@ bool scores_tokens(const Json& document) {
          });
 }
 
+/// A head of GPT-2 that equals the token table, of a model that trains them apart: left out as a copy, and brought
+/// back.
+void keep_untied(const Json& model, WeightSet& set, NameReport& report) {
+  const auto copy = std::find_if(report.left_out.begin(), report.left_out.end(), [](const std::string& entry) {
+    return entry.starts_with("lm_head.weight, equal to");
+  });
+  const Tensor* const table = find_weight(set, "wte.weight");
+  if (copy == report.left_out.end() || table == nullptr || model.at("tie_head").as_boolean()) return;
+  report.left_out.erase(copy);
+  set.weights.push_back({"lm_head.weight", table->clone()});
+}
+
 /// What transformers would compute in other ways than the model here, of these weights.
 void check_heads(Json& model, const Json& document, const WeightSet& set, WeightFormat from, NameReport& report) {
   if (find_weight(set, "classifier.weight") != nullptr && scores_tokens(document))
@@ -231,6 +243,7 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
   result.model = model_of_transformers(document, file, options.from);
   if (!result.report.fits()) return;
   check_sizes(result.model, result.weights, file, result.report);
+  if (options.from == WeightFormat::hf_gpt2) keep_untied(result.model, result.weights, result.report);
   check_heads(result.model, document, result.weights, options.from, result.report);
   if (options.from != WeightFormat::hf_gpt2) add_modules(path, result.model, result.notes);
   result.weights.metadata[model_note] = to_text(result.model);

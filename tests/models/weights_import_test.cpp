@@ -319,6 +319,40 @@ TEST_F(WeightsImport, WhatNothingNeedsMayBeThere) {
                  "which without pooler.dense.weight is not BERT's classifier");
 }
 
+TEST_F(WeightsImport, AHeadOfItsOwnMayEqualTheTokenTable) {
+  const std::string path = copy("gpt2_untied");
+  const auto import = [&](const Json& tied) {
+    put("copy/config.json", to_text(read_json(path + "/config.json").set("tie_word_embeddings", tied)));
+    return models::import_weights(path, {.from = WeightFormat::hf_gpt2});
+  };
+  models::WeightSet theirs = models::read_weights(path);
+  std::vector<SafetensorsEntry> entries;
+  const auto table = std::find_if(theirs.weights.begin(), theirs.weights.end(),
+                                  [](const models::Weight& weight) { return weight.name == "transformer.wte.weight"; });
+  ASSERT_NE(table, theirs.weights.end());
+  for (const models::Weight& weight : theirs.weights) {
+    const Tensor& value = weight.name == "lm_head.weight" ? table->value : weight.value;
+    entries.push_back(
+        {weight.name, value.dtype(), value.shape(), std::span<const std::byte>(value.bytes(), value.byte_size())});
+  }
+  std::filesystem::remove(path + "/model.safetensors");
+  write_plain_safetensors(path + "/model.safetensors", entries, {});
+  const auto has_head = [](const models::WeightSet& set) {
+    return std::any_of(set.weights.begin(), set.weights.end(),
+                       [](const models::Weight& weight) { return weight.name == "lm_head.weight"; });
+  };
+  const ImportedWeights untied = import(false), tied = import(true);
+  ASSERT_EQ(untied.report.faults("") + tied.report.faults(""), "");
+  EXPECT_EQ(untied.model.at("tie_head"), Json(false));
+  EXPECT_TRUE(untied.report.left_out.empty());
+  EXPECT_TRUE(has_head(untied.weights));
+  EXPECT_EQ(tied.model.at("tie_head"), Json(true));
+  EXPECT_FALSE(has_head(tied.weights));
+  models::NameReport report;
+  EXPECT_TRUE(has_head(models::from_hearth(untied.weights, WeightFormat::hf_gpt2, report)));
+  EXPECT_TRUE(report.fits());
+}
+
 TEST_F(WeightsImport, WithoutAConfigurationItIsSaidWhatIsAssumed) {
   for (const auto& [name, format, text] :
        {std::tuple("bert_relu", WeightFormat::hf_bert,
