@@ -381,6 +381,31 @@ std::vector<std::string> class_names_of(const Json& document) {
   return says_nothing ? std::vector<std::string>{} : names;
 }
 
+std::optional<std::pair<std::int64_t, std::int64_t>> timm_image_size(const Json& document) {
+  const auto value_of = [&](const char* part, const char* key) {
+    const Json* const inner = document.find(part);
+    return inner != nullptr && inner->is_object() ? inner->find(key) : nullptr;
+  };
+  const auto side = [](const Json& value) { return value.is_integer() ? value.as_integer() : 0; };
+  std::int64_t height = 0, width = 0;
+  if (const Json* const given = value_of("model_args", "img_size"); given != nullptr) {
+    const bool is_pair = given->is_array() && given->size() == 2;
+    height = side(is_pair ? given->at(0) : *given);
+    width = side(is_pair ? given->at(1) : *given);
+  } else if (const Json* const shape = value_of("pretrained_cfg", "input_size");
+             shape != nullptr && shape->is_array() && shape->size() == 3) {
+    height = side(shape->at(1));
+    width = side(shape->at(2));
+  } else if (const Json* const name = document.find("architecture"); name != nullptr && name->is_string()) {
+    // "swin_tiny_patch4_window7_224"
+    const std::string& text = name->as_string();
+    const std::size_t digits = text.size() - (text.find_last_not_of("0123456789") + 1);
+    if (digits >= 2 && digits <= 5) height = width = std::stoll(text.substr(text.size() - digits));
+  }
+  if (height < 1 || width < 1) return std::nullopt;
+  return std::pair(height, width);
+}
+
 void check_timm_config(const Json& document, const std::string& name, WeightFormat format,
                        std::vector<std::string>& notes) {
   Keys keys(document, name);

@@ -4,7 +4,10 @@
 // activation or the eps of norms.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/json_text.h"
@@ -23,6 +26,9 @@ Json config_for_transformers(const Json& model, const std::string& source, Weigh
 /// The names of classes that a document of transformers ("id2label") or of timm ("label_names") has, in the order of
 /// the head's rows; none where it has none for each row, or transformers' "LABEL_0", "LABEL_1" and so on.
 std::vector<std::string> class_names_of(const Json& document);
+
+/// Rows and columns of pixels of the images that a document of timm is for; nothing where it does not tell.
+std::optional<std::pair<std::int64_t, std::int64_t>> timm_image_size(const Json& document);
 
 /// Refuses a document of timm whose architecture or arguments are not known to compute what the format's model does;
 /// FileError. What is worth knowing, as by what images were normalised, is added to `notes`.

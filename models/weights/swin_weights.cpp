@@ -9,6 +9,7 @@
 #include "models/swin.h"
 #include "models/weights/import.h"
 #include "models/weights/named_tensors.h"
+#include "ops/attention/window_attention.h"
 
 namespace hearth::models {
 namespace {
@@ -113,7 +114,61 @@ class Renaming {
   std::vector<Weight> moved_;
 };
 
+/// What the tensors tell.
+struct Sizes {
+  std::int64_t patch = 0, window = 0;
+  std::vector<std::int64_t> depths{};
+};
+
+Sizes sizes_of(const WeightSet& ours) {
+  Sizes sizes;
+  const Tensor* const filters = find_weight(ours, "features.0.0.weight");
+  const Tensor* const table = find_weight(ours, join_text(block_at(0, 0).ours, "attn.", swin_table_ending));
+  if (filters == nullptr || filters->rank() != 4 || table == nullptr || table->rank() != 2) return {};
+  sizes.patch = filters->dim(1);
+  sizes.window = 1;
+  while (sizes.window <= max_window && (2 * sizes.window - 1) * (2 * sizes.window - 1) < table->dim(0)) ++sizes.window;
+  const auto has_block = [&](std::size_t stage, std::size_t block) {
+    return find_weight(ours, block_at(stage, block).ours + "norm1.weight") != nullptr;
+  };
+  for (std::size_t stage = 0; has_block(stage, 0); ++stage) {
+    std::size_t depth = 1;
+    while (has_block(stage, depth)) ++depth;
+    sizes.depths.push_back(static_cast<std::int64_t>(depth));
+  }
+  return sizes.patch > 0 && sizes.window > 0 ? sizes : Sizes{};
+}
+
 }  // namespace
+
+std::string timm_difference(const WeightSet& ours, std::int64_t height, std::int64_t width) {
+  const Sizes sizes = sizes_of(ours);
+  if (sizes.depths.empty()) return "";
+  std::int64_t rows = height / sizes.patch, columns = width / sizes.patch;
+  // Blocks with odd numbers are shifted, by half a window, unless one window sees all. Where half a window is to be
+  // filled up, both have the same tokens in windows of their own.
+  const auto differs = [&](std::int64_t tokens) {
+    const std::int64_t rest = tokens % sizes.window;
+    return tokens > sizes.window && rest != 0 && 2 * rest != sizes.window;
+  };
+  for (std::size_t stage = 0; stage < sizes.depths.size(); ++stage) {
+    if (sizes.depths[stage] > 1 && (differs(rows) || differs(columns)))
+      return join_text("from images of ", height, " x ", width, " pixels timm computes something else: of the ", rows,
+                       " x ", columns, " tokens of stage ", stage + 1, " no windows of ", sizes.window, " x ",
+                       sizes.window,
+                       " can be made, and timm shifts them before it fills them up, Hearth and "
+                       "torchvision afterwards; sides that are multiples of ",
+                       timm_multiple(ours), " make no difference");
+    rows = (rows + 1) / 2;
+    columns = (columns + 1) / 2;
+  }
+  return "";
+}
+
+std::int64_t timm_multiple(const WeightSet& ours) {
+  const Sizes sizes = sizes_of(ours);
+  return sizes.depths.empty() ? 0 : sizes.patch * sizes.window << (sizes.depths.size() - 1);
+}
 
 bool is_position_index(const Weight& weight, const WeightSet& set) {
   if (!weight.name.ends_with(swin_index_ending)) return false;

@@ -9,6 +9,7 @@
 #include "core/io/file.h"
 #include "models/weights/foreign_config.h"
 #include "models/weights/named_tensors.h"
+#include "models/weights/swin_weights.h"
 #include "models/weights/torch_file.h"
 #include "models/weights/transformers_weights.h"
 
@@ -228,6 +229,9 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
     const Json document = read_json(file, small_file);
     check_timm_config(document, file, options.from, result.notes);
     add_classes(result, class_names_of(document));
+    if (const auto size = timm_image_size(document); size && options.from == WeightFormat::timm_swin)
+      if (std::string text = timm_difference(result.weights, size->first, size->second); !text.empty())
+        result.notes.push_back(file + ": " + text);
     return;
   }
   if (!known) {

@@ -8,6 +8,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
+#include "models/swin.h"
 #include "models/transformer/bert.h"
 #include "models/weights/weights.h"
 #include "models/weights/weights_import.h"
@@ -121,6 +122,7 @@ TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
   ASSERT_EQ(run({"weights", "convert", timm, path("own"), "--from", "timm-swin"}), 0) << message_;
   ASSERT_EQ(run({"weights", "convert", path("own"), path("back"), "--to", "timm-swin"}), 0) << message_;
   EXPECT_EQ(read_text(path("back")), read_text(timm));
+  EXPECT_PRED2(contains, message_, "note: timm computes the same from images whose sides are multiples of 8;");
   put("run.json",
       R"({"device": "cpu", "model": {"type": "swin", "depths": [2, 2], "heads": [1, 2], "width": 4, "patch": 2,
       "window": 2, "mlp_ratio": 2}, "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.001},
@@ -128,11 +130,41 @@ TEST_F(WeightsCommand, ASwinOfTimmThereAndBackAndAsAStart) {
           timm + R"(", "from": "timm-swin", "reinitialize": ["head"]}})");
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run"}), 0) << message_;
   EXPECT_PRED2(contains, message_, "not loaded: head.weight, reinitialized");
+  EXPECT_FALSE(contains(message_, "timm computes something else"));
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0) << message_;
+  ASSERT_EQ(run({"weights", "convert", path("out"), path("of_run"), "--to", "timm-swin"}), 0) << message_;
+  EXPECT_FALSE(contains(message_, "timm computes"));
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "weights.from=microsoft-swin"}), 3);
   EXPECT_PRED2(contains, message_, "missing layers.0.downsample.reduction.weight");
   // A model that does not fit the data at all is the configuration's fault.
   EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "model.window=5"}), 2);
   EXPECT_PRED2(contains, message_, "/model: a window of 5 x 5 tokens is larger than the 4 x 4 tokens");
+}
+
+TEST_F(WeightsCommand, ARunSaysWhereTimmComputesSomethingElse) {
+  models::Swin network({.depths = {2}, .heads = {1}, .width = 4, .patch = 2, .window = 3, .in_channels = 1});
+  nn::initialize(network, 1);
+  models::WeightSet ours;
+  for (const NamedTensor& named : network.parameters()) ours.weights.push_back({named.name, *named.tensor});
+  models::NameReport report;
+  const models::WeightSet theirs = models::from_hearth(ours, models::WeightFormat::timm_swin, report);
+  std::vector<SafetensorsEntry> entries;
+  for (const models::Weight& weight : theirs.weights)
+    entries.push_back({weight.name, weight.value.dtype(), weight.value.shape(),
+                       std::span<const std::byte>(weight.value.bytes(), weight.value.byte_size())});
+  write_plain_safetensors(path("timm"), entries, {});
+  put("run.json", R"({"device": "cpu", "model": {"type": "swin", "depths": [2], "heads": [1], "width": 4, "patch": 2,
+      "window": 3}, "data": {"type": "synthetic", "channels": 1, "height": 10, "width": 12, "train_size": 8,
+      "test_size": 4}, "optimizer": {"type": "sgd", "lr": 0.001}, "train": {"batch_size": 4, "steps": 1},
+      "weights": {"path": ")" +
+                      path("timm") + R"(", "from": "timm-swin", "reinitialize": ["head"]}})");
+  const std::string text = "from images of 10 x 12 pixels timm computes something else: of the 5 x 6 tokens of stage 1";
+  ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0) << message_;
+  EXPECT_PRED2(contains, message_, text);
+  ASSERT_EQ(run({"weights", "convert", path("out"), path("of_run"), "--to", "timm-swin"}), 0) << message_;
+  EXPECT_PRED2(contains, message_, "note: " + text);
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "data.height=12"}), 0) << message_;
+  EXPECT_FALSE(contains(message_, "timm computes"));
 }
 
 TEST_F(WeightsCommand, NonFiniteWeightsAreSaidSo) {

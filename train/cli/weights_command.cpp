@@ -3,10 +3,12 @@
 #include <iomanip>
 #include <iostream>
 
+#include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "core/io/printable.h"
 #include "core/io/safetensors.h"
 #include "models/weights/non_finite.h"
+#include "models/weights/swin_weights.h"
 #include "models/weights/weights_import.h"
 #include "train/cli/commands.h"
 #include "train/run/trained_weights.h"
@@ -104,6 +106,20 @@ std::string weights_note(const std::string& input, const std::optional<TrainedWe
       trained ? "leave --raw out for that" : "give the folder for that");
 }
 
+/// What timm computes otherwise of these weights, in Hearth's names, for images as a checkpoint had them, or of any
+/// size.
+std::string timm_note(const models::WeightSet& ours, const std::optional<TrainedWeights>& trained) {
+  const std::int64_t multiple = models::timm_multiple(ours);
+  if (multiple == 0) return "";
+  const std::string path = trained ? trained->checkpoint + "/data.json" : "";
+  const Json facts = file_exists(path) ? read_json(path, small_file) : Json();
+  if (const Json* const image = facts.is_object() ? facts.find("image") : nullptr; image && image->size() == 3)
+    return models::timm_difference(ours, image->at(0).as_integer(), image->at(1).as_integer());
+  return join_text("timm computes the same from images whose sides are multiples of ", multiple,
+                   "; where windows do not divide the tokens it shifts them before it fills them up, Hearth and "
+                   "torchvision afterwards");
+}
+
 // Finite values stay finite, or nothing is written.
 void convert_values(models::WeightSet& set, DType dtype) {
   for (models::Weight& weight : set.weights) {
@@ -139,6 +155,7 @@ int convert_file(const Arguments& arguments) {
       trained ? import_trained_weights(*trained, options) : models::import_weights(input, options);
   models::NameReport& report = imported.report;
   models::WeightSet set = std::move(imported.weights);
+  const std::string of_timm = to == models::WeightFormat::timm_swin ? timm_note(set, trained) : "";
   if (report.fits()) set = models::from_hearth(set, to, report);
   const std::string of_config = report.fits() ? models::configuration_note(imported, input, to) : "";
   HEARTH_CHECK(FileError, report.fits(), report.faults(input + ": "));
@@ -158,6 +175,7 @@ int convert_file(const Arguments& arguments) {
   for (const std::string& text : imported.notes) std::cerr << "warning: " << text << "\n";
   for (const std::string& text : non_finite) std::cerr << "warning: not finite: " << text << "\n";
   if (const std::string note = weights_note(input, trained); !note.empty()) std::cerr << "note: " << note << "\n";
+  if (!of_timm.empty()) std::cerr << "note: " << of_timm << "\n";
   if (!of_config.empty()) std::cerr << "note: " << of_config << "\n";
   if (!imported.model.is_null() && to == models::WeightFormat::hearth)
     std::cerr << "the model: " << to_text(imported.model) << "\n";

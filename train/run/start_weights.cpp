@@ -6,6 +6,7 @@
 #include "core/io/json_text.h"
 #include "data/dataset.h"
 #include "data/text/token_set.h"
+#include "models/weights/swin_weights.h"
 #include "models/weights/weights_import.h"
 #include "train/run/trained_weights.h"
 #include "train/session.h"
@@ -133,6 +134,11 @@ LoadedWeights Session::load_start_weights() {
   HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   require_same_classes(*this, imported);
+  if (options.from == models::WeightFormat::timm_swin && data.train->images() != nullptr) {
+    const data::ImageShape images = data.input_shape();
+    if (std::string text = models::timm_difference(imported.weights, images.height, images.width); !text.empty())
+      imported.notes.push_back(options.path + ": " + text);
+  }
   // Parameters and buffers; what ranks have a part of each is loaded whole.
   std::vector<NamedTensor> tensors;
   std::vector<State::Entry::HostBytes> whole(model_state.entries().size());
