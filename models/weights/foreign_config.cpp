@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "models/weights/weights_import.h"
+
 namespace hearth::models {
 namespace {
 
@@ -431,7 +433,7 @@ void check_timm_config(const Json& document, const std::string& name, WeightForm
   if (const Json* const pretrained = keys.find("pretrained_cfg"))
     if (pretrained->find("mean") && pretrained->find("std"))
       notes.push_back(join_text(name, ": images were normalised by the mean ", to_text(pretrained->at("mean")),
-                                " and std ", to_text(pretrained->at("std")), "; data.normalize is to be the same"));
+                                " and std ", to_text(pretrained->at("std")), "; ", normalize_reminder));
   keys.finish();
 }
 

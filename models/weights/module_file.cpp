@@ -9,6 +9,7 @@
 #include "models/nn/module.h"
 #include "models/weights/torch_file.h"
 #include "models/weights/weights.h"
+#include "models/weights/weights_import.h"
 
 namespace hearth::nn {
 namespace {
@@ -53,7 +54,7 @@ void load(Module& module, const std::string& path) {
   models::NameReport report;
   if (!models::torch_file_at(path).empty()) set = models::to_hearth(set, models::WeightFormat::torch, report);
   if (report.fits()) report = models::load_weights(tensors_of(module), set);
-  HEARTH_CHECK(FileError, report.fits(), report.faults(path + ": "));
+  HEARTH_CHECK(FileError, report.fits(), models::faults_with_reason(report, path + ": "));
 }
 
 }  // namespace hearth::nn

@@ -19,10 +19,12 @@ constexpr std::size_t max_pickle = 16U << 20, max_values = 1U << 20;
 constexpr std::string_view state_keys[] = {"state_dict", "model", "model_state_dict", "module"};
 
 std::string remedy(const std::string& path) {
-  return join_text("; make a safetensors file of it in Python:\n  state = torch.load(\"", path,
-                   "\", map_location=\"cpu\", weights_only=True)  # or the part of it that is the state dict\n"
-                   "  safetensors.torch.save_file({k: v.clone().contiguous() for k, v in state.items()}, "
-                   "\"model.safetensors\")");
+  return join_text(
+      "; make a safetensors file of it in Python:\n  state = torch.load(\"", path,
+      "\", map_location=\"cpu\", weights_only=True)  # or the part of it that is the state dict\n"
+      "  # where PyTorch refuses that: weights_only=False, which runs what is in the file; trust it first\n"
+      "  safetensors.torch.save_file({k: v.clone().contiguous() for k, v in state.items()}, "
+      "\"model.safetensors\")");
 }
 
 /// A name for a message: as far as it can be printed.
@@ -290,7 +292,11 @@ class Tensors {
     if (count < 0)
       machine_.fail(join_text("says of \"", shown(name), "\" what its storage of ", elements, " values does not hold"));
     taken_ += static_cast<std::size_t>(count * size);
-    if (taken_ > 4 * zip_.size()) machine_.fail("shares storages so often that the tensors are beyond the file's size");
+    if (taken_ > 4 * zip_.size())
+      machine_.fail(join_text(
+          "shares storages so often, or has them expanded so far, that the tensors are beyond the file's size; the "
+          "last one is \"",
+          shown(name), "\""));
     const Shape shape{std::span<const std::int64_t>(sizes)};
     Strides steps{};
     std::copy(strides.begin(), strides.end(), steps.begin());
@@ -311,8 +317,8 @@ class Tensors {
     }
     return result;
   }
-  /// How many elements a tensor has; -1 if they do not all lie among so many of a storage, or are more: an extent with
-  /// the stride 0 would make them as many as anyone likes.
+  /// How many elements a tensor has; -1 if they do not all lie among so many of a storage. They may be more than these:
+  /// expanded ones have strides of 0.
   static std::int64_t count_within(std::int64_t elements, std::int64_t offset, const std::vector<std::int64_t>& sizes,
                                    const std::vector<std::int64_t>& strides) {
     constexpr std::int64_t max_extent = std::int64_t{1} << 40;
@@ -324,7 +330,7 @@ class Tensors {
     if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
     std::int64_t last = offset, count = 1;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (count > elements / sizes[i] || (strides[i] > 0 && sizes[i] - 1 > (elements - last) / strides[i])) return -1;
+      if (count > max_extent / sizes[i] || (strides[i] > 0 && sizes[i] - 1 > (elements - last) / strides[i])) return -1;
       count *= sizes[i];
       last += (sizes[i] - 1) * strides[i];
     }

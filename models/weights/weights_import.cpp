@@ -215,6 +215,16 @@ std::vector<std::string> noted_classes(const WeightSet& set, const std::string& 
   return names;
 }
 
+/// What timm's configuration says of the images of the training.
+std::vector<double> numbers_of(const Json& document, const char* key) {
+  const Json* const pretrained = document.find("pretrained_cfg");
+  const Json* const list = pretrained != nullptr && pretrained->is_object() ? pretrained->find(key) : nullptr;
+  if (list == nullptr || !list->is_array()) return {};
+  std::vector<double> numbers;
+  for (const Json& number : list->items()) numbers.push_back(number.as_number());
+  return numbers;
+}
+
 void add_configuration(ImportedWeights& result, const std::string& path, const ImportOptions& options) {
   if (options.from == WeightFormat::hearth) {
     result.model = own_model(result.weights, path, options.config);
@@ -229,6 +239,8 @@ void add_configuration(ImportedWeights& result, const std::string& path, const I
     const Json document = read_json(file, small_file);
     check_timm_config(document, file, options.from, result.notes);
     add_classes(result, class_names_of(document));
+    result.image_mean = numbers_of(document, "mean");
+    result.image_std = numbers_of(document, "std");
     if (const auto size = timm_image_size(document); size && options.from == WeightFormat::timm_swin)
       if (std::string text = timm_difference(result.weights, size->first, size->second); !text.empty())
         result.notes.push_back(file + ": " + text);
@@ -392,6 +404,20 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
   for (const std::string& name : dropped) result.report.left_out.push_back(name + ", unused");
   result.unused = unused_of(theirs, result.weights, options, dropped);
   return result;
+}
+
+std::string faults_with_reason(const NameReport& report, const std::string& prefix) {
+  std::string text = report.faults(prefix);
+  const bool of_ddp = !report.missing.empty() && !report.unexpected.empty() &&
+                      std::all_of(report.unexpected.begin(), report.unexpected.end(),
+                                  [](const std::string& entry) { return entry.starts_with("module."); });
+  if (of_ddp)
+    text +=
+        join_text("\n", prefix,
+                  "every name begins with \"module.\", as DistributedDataParallel and DataParallel have it; save "
+                  "model.module.state_dict(), or take the beginning off: {k.removeprefix(\"module.\"): v for k, v in "
+                  "state.items()}");
+  return text;
 }
 
 std::string configuration_note(const ImportedWeights& weights, const std::string& source, WeightFormat to) {

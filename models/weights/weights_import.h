@@ -21,6 +21,8 @@ struct ImportOptions {
   LoadRules rules{};
 };
 
+inline constexpr const char* normalize_reminder = "data.normalize is to be the same";
+
 struct ImportedWeights {
   WeightSet weights;  ///< with Hearth's names and layout
   /// The model that they belong to, as a run's "model" describes it: models::make(model, {}) makes it. Without a
@@ -34,6 +36,9 @@ struct ImportedWeights {
   /// metadata has them too.
   std::vector<std::string> classes{};
   std::string class_head{};  ///< the name of that weight; empty without classes
+  /// By what images were normalised, for each channel, as a configuration of timm tells; none where it does not. The
+  /// note that ends in `normalize_reminder` says so.
+  std::vector<double> image_mean{}, image_std{};
   /// What load_weights() still is to be told of `rules.unused`, in Hearth's names.
   std::vector<std::string> unused{};
 };
@@ -44,6 +49,10 @@ struct ImportedWeights {
 /// followed, and for a file of torch.save() as one in Hearth's layout; UsageError for a beginning in `leave_out` that
 /// no name has. Tensors that do not fit the names, or the sizes of the configuration, are in the report.
 HEARTH_API ImportedWeights import_weights(const std::string& path, const ImportOptions& options);
+
+/// The faults as report.faults() has them, and behind them what they come from where the names show it: PyTorch's
+/// DistributedDataParallel writes "module." before each.
+HEARTH_API std::string faults_with_reason(const NameReport& report, const std::string& prefix);
 
 /// What to say of weights in Hearth's names that are to be written in a format of transformers: the entries of
 /// config.json with which it computes the same, or that they are not known; "" for other formats. FileError where the

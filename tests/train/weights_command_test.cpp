@@ -244,6 +244,54 @@ TEST_F(WeightsCommand, AFileOfPyTorchIsNotTakenForOnesOwn) {
   EXPECT_FALSE(file_exists(path("own")));
 }
 
+TEST_F(WeightsCommand, WeightsThatDoNotFitSayWhose) {
+  put("run.json", R"({"device": "cpu", "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 4},
+      "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"batch_size": 8, "steps": 1}})");
+  const train::Session session(train::load_config(path("run.json"), {}));
+  models::WeightSet ours;
+  for (const auto& entry : session.model_state.entries()) ours.weights.push_back({entry.name, *entry.tensor});
+  models::NameReport report;
+  const models::WeightSet theirs = models::from_hearth(ours, models::WeightFormat::torch, report);
+  const auto write = [&](const std::string& prefix) {
+    std::vector<SafetensorsEntry> entries;
+    for (const models::Weight& weight : theirs.weights)
+      entries.push_back({prefix + weight.name, weight.value.dtype(), weight.value.shape(),
+                         std::span<const std::byte>(weight.value.bytes(), weight.value.byte_size())});
+    write_plain_safetensors(path(prefix + "weights"), entries, {});
+    return "weights.path=" + path(prefix + "weights");
+  };
+  const std::string plain = write(""), of_ddp = write("module.");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", plain}), 3);
+  EXPECT_PRED2(contains, message_, "use --set weights.from=torch");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", plain, "--set", "weights.from=torch"}), 0)
+      << message_;
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", of_ddp, "--set", "weights.from=torch"}), 3);
+  EXPECT_PRED2(contains, message_, "every name begins with \"module.\", as DistributedDataParallel");
+  EXPECT_FALSE(contains(message_, "use --set weights.from=torch"));
+  EXPECT_EQ(run({"weights", "convert", path("module.weights"), path("own"), "--from", "hf-bert"}), 3);
+  EXPECT_PRED2(contains, message_, "every name begins with \"module.\"");
+}
+
+TEST_F(WeightsCommand, ARunIsNotRemindedOfWhatItHas) {
+  const std::string timm = test::source_dir() + "/tests/golden/timm_swin.safetensors";
+  std::filesystem::copy_file(timm, path("model.safetensors"));
+  put("config.json", R"({"architecture": "swin_tiny_patch4_window7_224",
+      "pretrained_cfg": {"input_size": [1, 8, 8], "mean": [0.5], "std": [0.25]}})");
+  put("run.json",
+      R"({"device": "cpu", "model": {"type": "swin", "depths": [2, 2], "heads": [1, 2], "width": 4, "patch": 2,
+      "window": 2, "mlp_ratio": 2}, "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.001},
+      "train": {"batch_size": 4, "steps": 1}, "weights": {"path": ")" +
+          path("model.safetensors") + R"(", "from": "timm-swin", "reinitialize": ["head"]}})");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", R"(data.normalize={"mean": [0.5], "std": [0.3]})"}),
+            0)
+      << message_;
+  EXPECT_PRED2(contains, message_, "images were normalised by the mean [0.5] and std [0.25]");
+  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", R"(data.normalize={"mean": [0.5], "std": [0.25]})"}),
+            0)
+      << message_;
+  EXPECT_FALSE(contains(message_, "images were normalised"));
+}
+
 TEST_F(WeightsCommand, ListsAllThatDoesNotFit) {
   put_bert(false);
   EXPECT_EQ(run({"weights", "convert", path("bert.safetensors"), path("own"), "--from", "hf-gpt2"}), 3);

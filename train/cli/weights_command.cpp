@@ -158,7 +158,7 @@ int convert_file(const Arguments& arguments) {
   const std::string of_timm = to == models::WeightFormat::timm_swin ? timm_note(set, trained) : "";
   if (report.fits()) set = models::from_hearth(set, to, report);
   const std::string of_config = report.fits() ? models::configuration_note(imported, input, to) : "";
-  HEARTH_CHECK(FileError, report.fits(), report.faults(input + ": "));
+  HEARTH_CHECK(FileError, report.fits(), models::faults_with_reason(report, input + ": "));
   const std::vector<std::string> non_finite = models::non_finite_tensors(set);
   if (dtype) convert_values(set, dtype_named(*dtype));
   std::vector<SafetensorsEntry> entries;

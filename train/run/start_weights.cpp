@@ -115,6 +115,21 @@ void require_same_classes(const Session& session, models::ImportedWeights& impor
   if (!fault.note.empty()) imported.notes.push_back(std::move(fault.note));
 }
 
+/// Whether weights that were taken for Hearth's own have what PyTorch's have: counters of batches, or filters that fit
+/// with their axes in its order.
+bool seems_of_torch(const std::vector<NamedTensor>& tensors, const models::WeightSet& set) {
+  const auto is_filter = [&](const models::Weight& weight) {
+    if (weight.value.rank() != 4) return false;
+    const auto own = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const NamedTensor& named) { return named.name == weight.name; });
+    const Shape theirs = weight.value.shape();
+    return own != tensors.end() && own->tensor->shape() != theirs &&
+           own->tensor->shape() == Shape{theirs[0], theirs[2], theirs[3], theirs[1]};
+  };
+  return std::any_of(set.weights.begin(), set.weights.end(),
+                     [&](const models::Weight& weight) { return models::counts_batches(weight) || is_filter(weight); });
+}
+
 /// The folder of a run or a checkpoint stands for the weights that it is evaluated with.
 models::ImportedWeights import_start_weights(const WeightsOptions& options) {
   const models::ImportOptions from{
@@ -131,7 +146,7 @@ LoadedWeights Session::load_start_weights() {
   if (options.path.empty()) return {};
   models::ImportedWeights imported = import_start_weights(options);
   set_switches();  // the session that gave an average may have set others
-  HEARTH_CHECK(FileError, imported.report.fits(), imported.report.faults(options.path + ": "));
+  HEARTH_CHECK(FileError, imported.report.fits(), models::faults_with_reason(imported.report, options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   require_same_classes(*this, imported);
   if (options.from == models::WeightFormat::timm_swin && data.train->images() != nullptr) {
@@ -139,6 +154,8 @@ LoadedWeights Session::load_start_weights() {
     if (std::string text = models::timm_difference(imported.weights, images.height, images.width); !text.empty())
       imported.notes.push_back(options.path + ": " + text);
   }
+  if (const auto& own = data.options.normalize; own.mean == imported.image_mean && own.std == imported.image_std)
+    std::erase_if(imported.notes, [](const std::string& note) { return note.ends_with(models::normalize_reminder); });
   // Parameters and buffers; what ranks have a part of each is loaded whole.
   std::vector<NamedTensor> tensors;
   std::vector<State::Entry::HostBytes> whole(model_state.entries().size());
@@ -149,7 +166,11 @@ LoadedWeights Session::load_start_weights() {
   }
   const models::NameReport loaded =
       models::load_weights(tensors, imported.weights, {options.reinitialize, imported.unused});
-  HEARTH_CHECK(FileError, loaded.fits(), loaded.faults(options.path + ": "));
+  HEARTH_CHECK(FileError, loaded.fits(), models::faults_with_reason(loaded, options.path + ": "),
+               options.from == models::WeightFormat::hearth && seems_of_torch(tensors, imported.weights)
+                   ? "\n" + options.path +
+                         ": seems to have PyTorch's filters, [K, C, R, S], or batch norms; use --set weights.from=torch"
+                   : std::string());
   for (std::size_t i = 0; i < whole.size(); ++i)
     if (whole[i].copy.defined()) model_state.entries()[i].write(whole[i].bytes);
   after_load();
