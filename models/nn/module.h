@@ -224,7 +224,7 @@ class HEARTH_API FreezeScope {
   FreezeScope& operator=(const FreezeScope&) = delete;
 
  private:
-  std::vector<std::shared_ptr<GradState>> leaves_;  ///< that were not frozen before
+  std::vector<std::shared_ptr<GradState>> leaves_;
 };
 
 /// module(x), of which only x is saved for the gradient: the rest is computed again in the backward pass. The same bits
