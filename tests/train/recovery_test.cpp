@@ -353,6 +353,14 @@ TEST_F(Recovery, ARepeatedCommandLeavesTheRecordOfAFinishedRun) {
   EXPECT_EQ(info("runs/small").at("status").as_string(), "finished");
 }
 
+TEST_F(Recovery, LimitsOfWaitingMayDiffer) {
+  ASSERT_EQ(train("1").exit_code, 0);
+  const ProgramResult longer = train("2", {"--set", "dist.timeout=7", "--set", "dist.join_timeout=7", "--set",
+                                           "data.stuck_seconds=7", "--set", "data.stuck_limit_seconds=70"});
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_PRED2(contains, longer.err, "resumed at step 22");
+}
+
 TEST_F(Recovery, APathWithoutACheckpointIsAFault) {
   const RunFolder empty(path("empty"));
   expect_refused(hearth({"eval", "empty"}), 3, {"empty", "no whole checkpoint"});

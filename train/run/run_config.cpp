@@ -388,27 +388,17 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
       continue;
     }
     bool free = false;
-    for (const char* prefix : {"/name",
-                               "/device",
-                               "/eval",
-                               "/checkpoint",
-                               "/log",
-                               "/train/epochs",
-                               "/train/steps",
-                               "/train/early_stopping",
-                               "/train/graph",
-                               "/data/workers",
-                               "/dist/backend",
-                               "/dist/address",
-                               "/dist/timeout",
-                               "/dist/overlap",
-                               "/dist/zero",
-                               "/data/prefetch",
-                               "/data/bad_samples",
-                               "/data/on_error",
-                               "/data/cache",
-                               "/data/stuck_",
-                               "/comment",
+    for (const char* prefix : {"/name",          "/device",
+                               "/eval",          "/checkpoint",
+                               "/log",           "/train/epochs",
+                               "/train/steps",   "/train/early_stopping",
+                               "/train/graph",   "/data/workers",
+                               "/dist/backend",  "/dist/address",
+                               "/dist/timeout",  "/dist/join_timeout",
+                               "/dist/overlap",  "/dist/zero",
+                               "/data/prefetch", "/data/bad_samples",
+                               "/data/on_error", "/data/cache",
+                               "/data/stuck_",   "/comment",
                                "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);
