@@ -325,8 +325,9 @@ Progress::Step Trainer::progress_step(const StepResult& last, data::Loader& load
   const Meter& meter = session_.position.interval;
   Progress::Step now;
   now.step = session_.position.step;
-  // Nothing was counted where every update was skipped.
+  // Nothing was counted where no label counts, or every update was skipped.
   if (meter.samples > 0) now.loss = meter.loss();
+  now.overflowed = !now.loss && session_.loss_scale && interval_samples_ > 0;
   now.accuracy = now.loss && session_.task->has_accuracy() ? meter.accuracy() : -1;
   now.lr = last.lr;
   now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;

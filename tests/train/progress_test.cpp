@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/support/error_message.h"
+#include "tests/train/hook_run.h"
 
 namespace hearth::train {
 namespace {
@@ -53,8 +54,30 @@ TEST(Progress, shows_no_loss_where_every_update_was_skipped) {
   Progress::Step now = sample;
   now.loss.reset();
   now.accuracy = -1;
+  now.overflowed = true;
   progress.step(now);
   EXPECT_PRED2(contains, out.str(), "step 45/100  every update skipped: gradients overflow  1234 images/s");
+}
+
+TEST(Progress, tells_labels_that_do_not_count_from_skipped_updates) {
+  const test::HookRuns runs;
+  const auto console = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"train.epochs=null", "log.every_steps=1"});
+    return runs.run(name, more).console;
+  };
+  const std::string ignored = R"(loss={"type": "cross_entropy", "ignore_index": 4})";
+  const std::string f16 = R"(precision={"level": "O1", "dtype": "f16", "loss_scale": 16})";
+  for (const std::string& precision : {std::string("seed=3"), f16}) {
+    const std::string lines =
+        console("ignored" + precision.substr(0, 4), {"train.batch_size=1", "train.steps=20", ignored, precision});
+    EXPECT_PRED2(contains, lines, "  no label counted  ");
+    EXPECT_EQ(lines.find("overflow"), std::string::npos) << lines;
+  }
+  // f16 holds no gradient at this scale.
+  const std::string beyond = R"(precision={"level": "O2", "dtype": "f16", "loss_scale": 1e30})";
+  const std::string lines = console("skipped", {beyond, "train.steps=5"});
+  EXPECT_PRED2(contains, lines, "step 5/5  every update skipped: gradients overflow  ");
+  EXPECT_EQ(lines.find("no label counted"), std::string::npos) << lines;
 }
 
 TEST(Progress, shows_what_waits_for_other_ranks) {

@@ -54,7 +54,7 @@ std::string Progress::describe(const Step& now) const {
   if (now.loss)
     out << "  loss " << *now.loss;
   else
-    out << "  every update skipped: gradients overflow";
+    out << (now.overflowed ? "  every update skipped: gradients overflow" : "  no label counted");
   if (now.accuracy >= 0) out << std::setprecision(2) << "  accuracy " << 100 * now.accuracy << " %";
   out << std::setprecision(0) << "  " << now.images_per_second << ' ' << now.unit << std::defaultfloat
       << std::setprecision(3) << "  lr " << now.lr << std::fixed << std::setprecision(0) << "  data wait "

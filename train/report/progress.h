@@ -22,7 +22,8 @@ class HEARTH_API Progress {
 
   struct Step {
     std::int64_t step = 0;         ///< steps done
-    std::optional<double> loss{};  ///< none where every update was skipped
+    std::optional<double> loss{};  ///< none where nothing was counted
+    bool overflowed = false;       ///< why: every update was skipped; else no label counts
     double accuracy = 0;           ///< below 0: none
     double lr = 0;
     double images_per_second = 0;  ///< or tokens
