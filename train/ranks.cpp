@@ -57,7 +57,12 @@ std::int64_t cuts_of(const RunConfig& config, bool cuts_batches, int ranks) {
   return ranks / std::gcd(batches, static_cast<std::int64_t>(ranks));
 }
 
+/// ConfigError where the wire would round gradients of deterministic mode, as often as there are ranks.
 dist::DataParallelOptions options_of(const RunConfig& config) {
+  HEARTH_CHECK(ConfigError, !config.train.deterministic || config.dist.wire == DType::f32,
+               "/dist/wire: ", config.dist.wire,
+               " rounds gradients between the ranks, so that the weights depend on their number, and "
+               "/train/deterministic is on, which gives the same bits on any number; leave the one or the other out");
   dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
                                     .first_bucket_mb = config.dist.first_bucket_mb,
                                     .overlap = config.dist.overlap && !config.train.deterministic,

@@ -319,6 +319,21 @@ TEST_F(RanksOfDigits, PiecesThatDoNotGoRoundAreRefused) {
     EXPECT_PRED2(test::contains, failure, "in deterministic mode that is a power of 2");
 }
 
+TEST_F(RanksOfDigits, AWireOf16BitsIsRefusedInDeterministicMode) {
+  for (const int ranks : {1, 2})
+    for (const char* wire : {"bf16", "f16"}) {
+      const std::string set = join_text("dist.wire=", wire);
+      for (const std::string& failure : failures(ranks, [&](int) {
+             return std::vector<std::string>{set, "train.deterministic=true"};
+           })) {
+        EXPECT_PRED2(test::contains, failure, join_text("/dist/wire: ", wire, " rounds"));
+        EXPECT_PRED2(test::contains, failure, "/train/deterministic is on");
+      }
+      for (const std::string& failure : failures(ranks, [&](int) { return std::vector<std::string>{set}; }))
+        EXPECT_EQ(failure, "");
+    }
+}
+
 TEST_F(RanksOfDigits, AnotherConfigurationIsNamed) {
   for (const std::string& failure :
        failures(3, [](int rank) { return std::vector<std::string>{rank == 2 ? "seed=4" : "seed=3"}; }))

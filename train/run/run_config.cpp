@@ -236,7 +236,7 @@ void describe(Fields<DistOptions>& f) {
             "Sums gradients while the backward pass goes on; in deterministic mode they are summed after it.");
   f.choice("wire", &DistOptions::wire, {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
            "The type in which gradients travel. Sums are formed in f32; bf16 and f16 halve the bytes and round. "
-           "f16 holds no gradient beyond 65504.");
+           "f16 holds no gradient beyond 65504. Not with train.deterministic, as the bits would depend on the ranks.");
   f.integer(
       "shards", &DistOptions::shards, {.min = 1, .max = 1 << 16},
       "Pieces that each batch is cut into. With train.deterministic runs of the same number give the same bits on "
