@@ -281,6 +281,7 @@ void Session::register_state() {
   training_state.add("position.best_loss", &position.best_loss);
   training_state.add("position.last_accuracy", &position.last_accuracy);
   training_state.add("position.last_loss", &position.last_loss);
+  training_state.add("position.evaluated_step", &position.evaluated_step);
   training_state.add("position.test_accuracy", &position.test_accuracy);
   training_state.add("position.test_loss", &position.test_loss);
   register_quarantines(data, training_state);

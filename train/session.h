@@ -80,7 +80,8 @@ struct Position {
   double best_loss = 0;
   double last_accuracy = -1;  ///< of the valid split, or of the test split where there is none; below 0: none so far
   double last_loss = 0;
-  double test_accuracy = -1;  ///< at the end, where there is a valid split too; below 0: none so far
+  std::int64_t evaluated_step = -1;  ///< of that evaluation; -1: none so far, or not known of an older checkpoint
+  double test_accuracy = -1;         ///< at the end, where there is a valid split too; below 0: none so far
   double test_loss = 0;
   std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint
   std::string stop_reason{};       ///< why a hook ended the run; empty where none did

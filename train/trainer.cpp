@@ -99,10 +99,10 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   const RunConfig& config = session_.config();
   const Position& position = session_.position;
   TrainResult result;
-  result.already_done = session_.at_end();
   result.stop_reason = position.stop_reason;
   const std::string info_path = folder_.file("run.json");
-  if (result.already_done && !moved_ && status_in(info_path) == "finished") {
+  result.already_done = session_.at_end() && !moved_ && status_in(info_path) == "finished";
+  if (result.already_done) {
     result.metrics = final_metrics();
     return result;
   }
@@ -151,10 +151,9 @@ void Trainer::open_folder() {
   const std::int64_t step = session_.position.step, bytes = session_.position.metrics_bytes;
   const std::string lost = folder_.open(session_.resolved(), bytes, session_.config().log.tensorboard, step + 1);
   if (!lost.empty()) progress_.line("warning: " + lost);
-  if (!moved_) return;
-  // So that the new folder is a whole run from the start, with a best where there is nothing left to train.
-  if (session_.at_end()) (void)evaluate_and_log();
-  save_checkpoint();
+  if (session_.at_end()) evaluate_end();
+  // So that the new folder is a whole run from the start.
+  if (moved_) save_checkpoint();
 }
 
 void Trainer::take_steps() {

@@ -22,7 +22,7 @@ class TracedSteps;
 struct TrainResult {
   int stop_signal = 0;        ///< the signal that ended it early, or 0
   std::string stop_reason;    ///< why a hook ended it early; empty where none did
-  bool already_done = false;  ///< a resumed run had no step left
+  bool already_done = false;  ///< the run was finished before, and nothing was done
   Json metrics;               ///< the last evaluation, and the best
 };
 
@@ -77,6 +77,13 @@ class HEARTH_API Trainer {
   void report_model();
   /// Whether it was the best so far.
   bool evaluate_and_log();
+  /// Evaluates a split that chooses nothing, at the end; `indent` is before its line.
+  void evaluate_test(std::size_t indent);
+  /// What the end of a run asks for where the run is there without a step: it was moved, or stopped here before this
+  /// became its length.
+  void evaluate_end();
+  /// Whether the plan asks for an evaluation after this step, were it not the last one.
+  bool is_evaluation_due() const;
   /// Says why a hook ends the run, if one does.
   void log_stop();
   /// Takes an evaluation of the valid split in; whether it is the best so far.

@@ -119,15 +119,33 @@ bool Trainer::evaluate_and_log() {
   for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, split, meter);
   const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);
   progress_.line(epoch + text + (best ? "  (best)" : ""));
-  // What no choice was made by tells how good the run is.
-  if (session_.at_end() && session_.data.test && session_.data.test != part) {
-    const Evaluation last = evaluate_part("test", session_.data.test);
-    position.test_accuracy = last.meter.accuracy();
-    position.test_loss = last.meter.loss();
-    for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
-    progress_.line(std::string(epoch.size(), ' ') + last.text);
-  }
+  position.evaluated_step = position.step;
+  if (session_.at_end()) evaluate_test(epoch.size());
   return best;
+}
+
+// What no choice was made by tells how good the run is.
+void Trainer::evaluate_test(std::size_t indent) {
+  Position& position = session_.position;
+  if (!session_.data.test || session_.data.test == session_.validation_part().second) return;
+  const Evaluation last = evaluate_part("test", session_.data.test);
+  position.test_accuracy = last.meter.accuracy();
+  position.test_loss = last.meter.loss();
+  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
+  progress_.line(std::string(indent, ' ') + last.text);
+}
+
+void Trainer::evaluate_end() {
+  const Position& position = session_.position;
+  const data::DatasetPointer part = session_.validation_part().second;
+  const bool is_evaluated = position.evaluated_step == position.step && !moved_;
+  const bool lacks_test = session_.data.test && session_.data.test != part && position.test_accuracy < 0;
+  if (!part || (is_evaluated && !lacks_test)) return;
+  if (is_evaluated)
+    evaluate_test(0);
+  else
+    (void)evaluate_and_log();
+  save_checkpoint();
 }
 
 void Trainer::require_finite_end() const {

@@ -160,6 +160,9 @@ const RequiredFiles& required_files() {
   return files;
 }
 
+/// What the first versions did not keep: evaluations of the test split, and the step of the last evaluation.
+std::vector<std::string> later_state() { return {"position.test_", "position.evaluated_step"}; }
+
 /// Of metrics.jsonl when the set was written.
 std::int64_t metrics_bytes_of(const std::string& set) {
   const Json notes = notes_of_checkpoint(set);
@@ -221,8 +224,7 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   require_own_tokenizers(session, set);
   require_own_classes(session, set);
   session.model_state.load(set + "/" + model_file);
-  // Earlier versions kept no evaluation of the test split.
-  std::vector<std::string> optional{"position.test_"};
+  std::vector<std::string> optional = later_state();
   // A run may go on with early stopping or without.
   optional.push_back(join_text("hooks.", early_stopping_hook, "."));
   // It may pass over bad samples from now on, or no more.
@@ -404,6 +406,8 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
   require_own_tokenizers(*session, set);
   require_own_classes(*session, set);
   session->model_state.load(set + "/" + model_file);
+  std::vector<std::string> optional = later_state();
+  optional.emplace_back(quarantine_state);
   // Numbers of bad samples may mean those of other data. An evaluation tries all samples of its own.
   session->training_state.load_part(set + "/" + state_file, {"position.test_", quarantine_state});
   clear_bad_samples(session->data);
