@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iomanip>
 
@@ -62,7 +63,7 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
   bad_samples_told_ = std::max<std::int64_t>(0, count_of_bad_samples(session_.data));
   if (own) {
-    if (folder_.writes()) mend_links(session_, folder_.checkpoints());
+    mend_checkpoints();
     return true;
   }
   moved_ = true;
@@ -70,6 +71,20 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   session_.position.best_step = -1;
   folder_.clear();
   return true;
+}
+
+void Trainer::mend_checkpoints() {
+  Position& position = session_.position;
+  const bool lost = best_is_lost(session_, folder_.checkpoints());
+  // The others have looked at the links before they change.
+  if (session_.ranks) session_.ranks->group().barrier();
+  if (lost) position.best_step = position.step;
+  if (folder_.writes()) mend_links(session_, folder_.checkpoints());
+  if (!lost) return;
+  const bool is_evaluated = position.evaluated_step == position.step && std::isfinite(position.last_loss);
+  if (!is_evaluated) position.best_step = -1;
+  position.best_accuracy = position.last_accuracy;
+  position.best_loss = position.last_loss;
 }
 
 bool Trainer::at_epoch_end(std::int64_t every) const {

@@ -42,6 +42,9 @@ class HEARTH_API Trainer {
   TrainResult run(const std::string& command_line);
 
  private:
+  /// Links to the sets of this run's own folder, after a process was killed, or a set damaged: where that takes the
+  /// best away, the set that was restored takes its place, or the next evaluation does.
+  void mend_checkpoints();
   TrainResult run_plan(const std::string& command_line);
   /// Metrics and, of a run from another folder, the checkpoint that it goes on from.
   void open_folder();

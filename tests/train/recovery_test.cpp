@@ -314,6 +314,48 @@ TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreFixed) {
   EXPECT_TRUE(file_exists(path("runs/small/checkpoints/latest/manifest.json")));
 }
 
+// 17 steps an epoch with this split.
+TEST_F(Recovery, ABestThatIsDamagedGivesItsPlaceUp) {
+  const std::vector<std::string> often{"--set", "data.valid_fraction=0.2", "--set", "checkpoint.every_steps=11",
+                                       "--set", "checkpoint.keep=2"};
+  ASSERT_EQ(train("2", often).exit_code, 0);
+  ASSERT_EQ(fs::read_symlink(path("runs/small/checkpoints/best")).string(), "step-00000034");
+  ASSERT_FALSE(fs::exists(path("runs/small/checkpoints/step-00000017"))) << "the best before";
+  write("runs/small/checkpoints/step-00000034/model.safetensors", "cut short");
+  expect_refused(hearth({"eval", "runs/small"}), 3,
+                 {"checkpoints/best", "model.safetensors", "runs/small/checkpoints"});
+  const ProgramResult resumed = train("2", often);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_PRED2(contains, resumed.err, "resumed at step 33");
+  EXPECT_TRUE(holds_its_best("runs/small"));
+  EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0);
+}
+
+TEST_F(Recovery, ASetThatWasEvaluatedTakesThePlaceOfADamagedBest) {
+  const std::string split = "data.valid_fraction=0.2";
+  ASSERT_EQ(train("2", {"--set", split}).exit_code, 0);
+  ASSERT_EQ(fs::read_symlink(path("runs/small/checkpoints/best")).string(), "step-00000034");
+  write("runs/small/checkpoints/step-00000034/model.safetensors", "cut short");
+  {
+    // The best evaluation so far was another, whose set is gone.
+    Session session(load_config(path("small.json"), {split}));
+    ASSERT_NE(restore_newest(session, path("runs/small")).from, "");
+    ASSERT_EQ(session.position.step, 17);
+    session.position.best_step = 11;
+    session.position.best_accuracy = 2;
+    save_session(session, path("runs/small/checkpoints"));
+  }
+  ASSERT_EQ(fs::read_symlink(path("runs/small/checkpoints/best")).string(), "step-00000034");
+  const ProgramResult shorter = train("1", {"--set", split});
+  ASSERT_EQ(shorter.exit_code, 0) << shorter.err;
+  EXPECT_EQ(fs::read_symlink(path("runs/small/checkpoints/best")).string(), "step-00000017");
+  EXPECT_EQ(hearth({"eval", "runs/small"}).exit_code, 0);
+  const ProgramResult longer = train("2", {"--set", split});
+  ASSERT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_TRUE(holds_its_best("runs/small"));
+  EXPECT_LE(info("runs/small").at("metrics").at("best_accuracy").as_number(), 1);
+}
+
 TEST_F(Recovery, ARunThatCannotSaveAfterASignalHasFailed) {
   const std::string program = test::hearth_program();
   const pid_t child = fork();

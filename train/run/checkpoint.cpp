@@ -292,6 +292,20 @@ void read_for_checkpoint(const Session& session) {
   }
 }
 
+bool best_is_lost(const Session& session, const std::string& checkpoint_folder) {
+  namespace fs = std::filesystem;
+  const Position& position = session.position;
+  const fs::path folder(checkpoint_folder);
+  if (!session.config().checkpoint.best || position.best_step < 0) return false;
+  if (file_exists(folder / checkpoint_name(position.best_step) / "manifest.json")) return false;
+  std::error_code absent;
+  const std::string set = fs::read_symlink(folder / "best", absent).string(), prefix = "step-";
+  std::int64_t step = -1;
+  if (set.starts_with(prefix)) std::from_chars(set.data() + prefix.size(), set.data() + set.size(), step);
+  // To the restored set itself where a process was killed before it could save what it had mended.
+  return step >= position.step;
+}
+
 void mend_links(const Session& session, const std::string& checkpoint_folder) {
   namespace fs = std::filesystem;
   const auto link = [&](const char* name, std::int64_t step) {
@@ -380,8 +394,14 @@ std::string set_of_run(const std::string& run) {
 
 /// The folder of a checkpoint that is whole.
 std::string whole_set(const std::string& run_or_checkpoint) {
-  std::string set = checkpoint_at(run_or_checkpoint);
-  verify_checkpoint(set, required_files());
+  const std::string set = checkpoint_at(run_or_checkpoint);
+  try {
+    verify_checkpoint(set, required_files());
+  } catch (const FileError& error) {
+    if (set == run_or_checkpoint) throw;
+    throw FileError(join_text(error.what(), "; it is the best or the newest of the run; name another one of ",
+                              run_or_checkpoint, "/checkpoints"));
+  }
   return set;
 }
 

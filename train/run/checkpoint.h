@@ -34,6 +34,10 @@ struct Allowed {
 /// FileError if there are sets but none can be read.
 HEARTH_API Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed = {});
 
+/// Whether the best evaluation that a session just restored from this folder knows of has no set any more, and `best`
+/// leads to one that is newer than what was restored, and so is damaged, or was led to what was restored before.
+HEARTH_API bool best_is_lost(const Session& session, const std::string& checkpoint_folder);
+
 /// Makes `latest`, and `best` where it is there, lead to the sets that a session just restored from this folder says. A
 /// process may have been killed between a set and its link.
 HEARTH_API void mend_links(const Session& session, const std::string& checkpoint_folder);
