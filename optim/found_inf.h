@@ -11,14 +11,20 @@ namespace hearth::kernels {
 
 enum FoundInfCounter { clean_in_a_row, skipped_updates, skipped_at_floor };
 
+/// Whether so many updates were skipped that none is to come: the host may not have looked yet.
+HEARTH_ALWAYS_INLINE bool has_given_up(const FoundInfCheck& v) {
+  return v.counters[skipped_at_floor] >= v.options.give_up_after;
+}
+
 /// Moves the scale after an update that was skipped or not.
 HEARTH_ALWAYS_INLINE void move_scale(const FoundInfCheck& v, bool skip) {
   const optim::GradScalerOptions& options = v.options;
   if (skip) {
-    const bool lowest = !options.dynamic || *v.scale <= options.floor;
-    v.counters[skipped_at_floor] = lowest ? v.counters[skipped_at_floor] + 1 : 0;
     v.counters[clean_in_a_row] = 0;
     ++v.counters[skipped_updates];
+    if (has_given_up(v)) return;
+    const bool lowest = !options.dynamic || *v.scale <= options.floor;
+    v.counters[skipped_at_floor] = lowest ? v.counters[skipped_at_floor] + 1 : 0;
     if (!lowest) *v.scale = *v.scale * 0.5 > options.floor ? *v.scale * 0.5 : options.floor;
     return;
   }
@@ -44,7 +50,7 @@ HEARTH_ALWAYS_INLINE void set_numbered(const FoundInfCheck& v) {
 HEARTH_ALWAYS_INLINE void decide(const FoundInfCheck& v) {
   // f32 squares always fit f64, so that the sum is finite just where every gradient is.
   const double sum = *v.squares;
-  const bool skip = !(sum <= 1.7976931348623157e308);
+  const bool skip = has_given_up(v) || !(sum <= 1.7976931348623157e308);
   *v.update.skip = skip;
   if (skip) {
     if (v.average_weight != nullptr) *v.average_weight = 0;

@@ -24,6 +24,9 @@ struct GradScalerOptions {
   std::int64_t growth_steps = 2000;
   double floor = 1;
   double ceiling = 16777216;
+  /// After so many updates skipped in a row, with the scale as low as it gets, all are skipped: a run that looks
+  /// later ends as one that looks at once.
+  std::int64_t give_up_after = 10;
 };
 
 /// What the host adds to the found-inf check of each step.
@@ -52,7 +55,7 @@ class HEARTH_API GradScaler {
   struct Reading {
     double scale = 0;
     std::int64_t skipped = 0;    ///< updates, since the run began
-    std::int64_t stuck = 0;      ///< updates skipped in a row, the scale being as low as it gets
+    std::int64_t stuck = 0;      ///< updates skipped in a row, the scale being as low as it gets, up to `give_up_after`
     std::int64_t uncounted = 0;  ///< samples of skipped steps since the last reading
   };
 

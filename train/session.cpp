@@ -22,9 +22,6 @@
 namespace hearth::train {
 namespace {
 
-// Updates skipped in a row, with nothing left to lower, after which a run ends.
-constexpr std::int64_t skips_before_giving_up = 10;
-
 Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   HEARTH_CHECK(ConfigError, options.lr_scaling.rule == optim::LrScaling::none || data.rows_by_tokens() == 0,
                "/train/lr_scaling: batches are filled by /data/tokens_per_batch, so that an update has no fixed number "
@@ -314,7 +311,7 @@ void Session::read_interval() {
 void Session::read_loss_scale() {
   loss_scale_now = loss_scale->read(*optimizer, ema.get());
   position.interval.samples -= loss_scale_now.uncounted;
-  if (loss_scale_now.stuck < skips_before_giving_up) return;
+  if (loss_scale_now.stuck < loss_scale->options().give_up_after) return;
   throw_diverged(*this, join_text("at step ", position.step, " the gradients overflowed ", loss_scale_now.stuck,
                                   " times in a row while the loss scale is ", loss_scale_now.scale,
                                   loss_scale->options().dynamic ? ", its floor" : "; a dynamic one would give way"));

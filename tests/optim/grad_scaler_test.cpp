@@ -256,6 +256,26 @@ TEST_P(LossScaling, MovesBetweenFloorAndCeiling) {
   EXPECT_EQ(run.read().skipped, 5);
 }
 
+// However late the host looks: what came in between does not hide it.
+TEST_P(LossScaling, GivesUpForGood) {
+  for (const bool dynamic : {true, false}) {
+    Training run(every_optimizer[0], device_,
+                 {.dynamic = dynamic, .start = 2, .floor = 2, .ceiling = dynamic ? 16.0 : 2.0, .give_up_after = 3});
+    for (const int number : {0, 1}) run.step(number, infinity);
+    run.step(2);
+    EXPECT_EQ(run.read().stuck, 0) << "not as many in a row";
+    for (const int number : {3, 4, 5}) run.step(number, infinity);
+    const std::vector<double> values = run.flat().values().to_doubles(), buffer = run.buffer().to_doubles();
+    for (const int number : {6, 7, 8, 9}) run.step(number, number == 7 ? std::optional(infinity) : std::nullopt);
+    const GradScaler::Reading reading = run.read();
+    EXPECT_EQ(reading.stuck, 3);
+    EXPECT_EQ(reading.skipped, 9);
+    EXPECT_EQ(reading.scale, 2);
+    EXPECT_EQ(run.flat().values().to_doubles(), values);
+    EXPECT_EQ(run.buffer().to_doubles(), buffer);
+  }
+}
+
 // Of four steps in a row one overflows.
 void steps(Training& run, int begin, int end) {
   for (int number = begin; number < end; ++number)
