@@ -12,6 +12,7 @@ namespace hearth::train {
 
 /// The name of its hook, under which its state is registered.
 constexpr const char* early_stopping_hook = "early_stopping";
+constexpr const char* reduce_lr_hook = "reduce_lr_on_plateau";
 /// Ends the run after `patience` evaluations in a row that were not better by more than min_delta than the best one.
 /// The options have a patience.
 std::unique_ptr<Hook> make_early_stopping(const EarlyStoppingOptions& options);

@@ -220,7 +220,7 @@ void Session::prepare_training() {
 void Session::add_configured_hooks() {
   if (const ReduceLrOptions& options = config().train.reduce_lr_on_plateau; options.patience) {
     require_valid_split(data, "reduce_lr_on_plateau");
-    add_hook("reduce_lr_on_plateau", make_reduce_lr_on_plateau(options));
+    add_hook(reduce_lr_hook, make_reduce_lr_on_plateau(options));
   }
   if (const EarlyStoppingOptions& options = config().train.early_stopping; options.patience) {
     require_valid_split(data, "early_stopping");

@@ -32,7 +32,17 @@ constexpr std::int64_t most_bad_samples = 100;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// Whether a period of so many epochs ends with this step.
+bool ends_period(const Plan& plan, std::int64_t step, std::int64_t epochs) {
+  const auto periods = [&](std::int64_t steps) { return optim::epochs_over(steps, plan.steps_per_epoch) / epochs; };
+  return periods(step) != periods(step - 1);
+}
+
 }  // namespace
+
+bool Trainer::is_evaluation_due() const {
+  return ends_period(session_.plan, session_.position.step, session_.config().eval.every_epochs);
+}
 
 Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session),
@@ -88,10 +98,7 @@ void Trainer::mend_checkpoints() {
 }
 
 bool Trainer::at_epoch_end(std::int64_t every) const {
-  const Plan& plan = session_.plan;
-  const std::int64_t step = session_.position.step;
-  const auto periods = [&](std::int64_t steps) { return optim::epochs_over(steps, plan.steps_per_epoch) / every; };
-  return session_.at_end() || periods(step) != periods(step - 1);
+  return session_.at_end() || ends_period(session_.plan, session_.position.step, every);
 }
 
 TrainResult Trainer::run(const std::string& command_line) {

@@ -78,7 +78,7 @@ class HEARTH_API Trainer {
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
   void report_model();
-  /// Whether it was the best so far.
+  /// Whether it was the best so far. At the end of the run the test split too.
   bool evaluate_and_log();
   /// Evaluates a split that chooses nothing, at the end; `indent` is before its line.
   void evaluate_test(std::size_t indent);

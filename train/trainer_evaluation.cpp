@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/text_stream.h"
+#include "train/evaluation_hooks.h"
 #include "train/report/report.h"
 #include "train/step.h"
 #include "train/task/report_sections.h"
@@ -28,6 +29,12 @@ std::string epoch_text(std::int64_t step, double steps_per_epoch) {
   else
     text << std::fixed << std::setprecision(2) << static_cast<double>(step) / steps_per_epoch;
   return text.str();
+}
+
+/// Whether this hook is one of the configuration's that count evaluations.
+bool counts_evaluations(const TrainOptions& options, const std::string& hook) {
+  return (options.reduce_lr_on_plateau.patience && hook == reduce_lr_hook) ||
+         (options.early_stopping.patience && hook == early_stopping_hook);
 }
 
 /// Uses the averages where each rank has a part of them, which all ranks have to do together, around what one does
@@ -113,10 +120,14 @@ bool Trainer::evaluate_and_log() {
   if (!part) return false;
   if (session_.ranks) dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
   const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
+  // What only the end asks for would not be there in a longer run, which this one may become.
+  const bool counts = is_evaluation_due() && position.evaluated_step != position.step;
   const bool best = session_.data.valid && keep_best(meter);
   position.last_accuracy = meter.accuracy();
   position.last_loss = meter.loss();
-  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, split, meter);
+  for (const NamedHook& one : session_.hooks())
+    if (counts || !counts_evaluations(session_.config().train, one.name))
+      one.hook->after_evaluation(session_, split, meter);
   const std::string epoch = epoch_text(position.step, session_.plan.steps_per_epoch);
   progress_.line(epoch + text + (best ? "  (best)" : ""));
   position.evaluated_step = position.step;

@@ -189,6 +189,17 @@ TEST_F(EarlyStopping, ConfigurationsAreChecked) {
   EXPECT_PRED2(contains, no_valid, "valid_fraction");
 }
 
+// A shorter run evaluates at its end, where the longer one does not.
+TEST_F(EarlyStopping, DoesNotCountWhatOnlyTheEndOfARunAsksFor) {
+  const std::vector<std::string> changes{"train.early_stopping=2", "train.epochs=40", "optimizer.lr=0.8"};
+  const std::string end = run("whole", changes).metric("step");
+  for (const std::int64_t before : {2, 4}) {
+    const std::string name = join_text("before", before), length = join_text("train.steps=", std::stoll(end) - before);
+    (void)run(name, {"train.early_stopping=2", "train.epochs=null", length, "optimizer.lr=0.8"});
+    EXPECT_EQ(run(name, changes).metric("step"), end) << length;
+  }
+}
+
 using Plateau = EvaluationHooks;
 
 /// Evaluations are compared by their loss.
@@ -267,6 +278,24 @@ TEST_F(Plateau, GoesOnBitForBit) {
   std::vector<std::string> rarer = changes;
   rarer.emplace_back("eval.every_epochs=2");
   EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)run("whole", rarer); }), "/eval/every_epochs");
+}
+
+// As above, also where the end is that of an epoch that is not evaluated.
+TEST_F(Plateau, DoesNotCountWhatOnlyTheEndOfARunAsksFor) {
+  for (const std::string every : {"eval.every_epochs=1", "eval.every_epochs=2"}) {
+    const auto with = [&](std::vector<std::string> length) {
+      length.insert(length.end(), {R"(train.reduce_lr_on_plateau={"patience": 0, "factor": 0.5, "cooldown": 1})", every,
+                                   "optimizer.lr=0.8"});
+      return length;
+    };
+    const std::vector<std::string> whole = with({"train.epochs=16"});
+    const std::string weights = run("whole" + every, whole).metric("weights_sha256");
+    for (const char* steps : {"5", "9", "16", "27"}) {
+      const std::string name = steps + every;
+      (void)run(name, with({"train.epochs=null", join_text("train.steps=", steps)}));
+      EXPECT_EQ(run(name, whole).metric("weights_sha256"), weights) << every << ", first for " << steps << " steps";
+    }
+  }
 }
 
 TEST_F(EvaluationHooks, AScheduleOverAllStepsSaysWhereItsRateGoesOn) {
