@@ -269,11 +269,14 @@ void Ranks::reduce() {
   }
 }
 
-void Ranks::read_sums(const Sums& sums, Meter& meter) const {
-  const Work works[] = {group_.all_reduce(sums.loss), group_.all_reduce(sums.correct)};
-  for (const Work& work : works) work.wait();
-  sums.read(meter);
-  if (!writes()) sums.write({});
+void Ranks::read_sums(const Sums& sums, Meter& meter) {
+  const Tensor losses = Tensor::zeros({size()}, DType::f64), correct = Tensor::zeros({size()}, DType::i64);
+  group_.all_gather(sums.loss.to(Device{}), losses).wait();
+  group_.all_gather(sums.correct.to(Device{}), correct).wait();
+  loss_sums_.assign(losses.data<const double>(), losses.data<const double>() + size());
+  meter.loss_sum = std::accumulate(loss_sums_.begin(), loss_sums_.end(), 0.0);
+  const std::int64_t* const counts = correct.data<const std::int64_t>();
+  meter.correct = std::accumulate(counts, counts + size(), std::int64_t{0});
 }
 
 }  // namespace hearth::train

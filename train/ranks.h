@@ -95,9 +95,11 @@ class HEARTH_API Ranks {
   /// After the last one: gradients and buffers are those of the whole step, with the same bits on all ranks.
   void finish_step();
 
-  /// Brings the sums of all ranks together: meters of all ranks read the whole; what is saved or goes on is that of
-  /// rank 0.
-  void read_sums(const Sums& sums, Meter& meter) const;
+  /// Meters of all ranks read the sum of all ranks' sums. These go on as they were, so that how often they are read
+  /// changes no bit of them.
+  void read_sums(const Sums& sums, Meter& meter);
+  /// The sums of losses of all ranks, in order of rank, as read_sums() found them last.
+  std::span<const double> loss_sums() const { return loss_sums_; }
 
  private:
   void reduce();
@@ -119,6 +121,7 @@ class HEARTH_API Ranks {
   Tensor weights_;
   StepWishes wishes_;
   std::vector<StepTimes> last_times_;
+  std::vector<double> loss_sums_;
 };
 
 }  // namespace hearth::train

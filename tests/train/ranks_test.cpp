@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <ostream>
@@ -185,6 +186,26 @@ TEST_P(RanksTest, GoOnWithAnotherNumberOfRanks) {
   ASSERT_EQ(resumed.losses.size(), straight.losses.size());
   for (std::size_t i = 0; i < straight.losses.size(); ++i)
     EXPECT_NEAR(resumed.losses[i], straight.losses[i], whole_labels ? 0 : 1e-12) << "step " << i;
+}
+
+// Also where parts of a loss are no whole numbers of labels, whose sum depends on the order.
+TEST_P(RanksTest, LogTheSameLossesHoweverOftenTheyAreSaved) {
+  const auto intervals = [&](const char* checkpoints) {
+    return with({"train.steps=9", "log.every_steps=5", "checkpoint.keep=9", checkpoints});
+  };
+  const Result rarely = train(2, intervals("checkpoint.every_steps=9"), "rarely");
+  const Result often = train(2, intervals("checkpoint.every_steps=1"), "often");
+  ASSERT_EQ(rarely.losses.size(), 2U);
+  EXPECT_EQ(often.losses, rarely.losses);
+  EXPECT_EQ(often.weights, rarely.weights);
+  // As if it had been killed after step 8, and 3.
+  for (const int killed : {8, 3}) {
+    for (int step = killed + 1; step <= 9; ++step)
+      std::filesystem::remove_all(folder_ / join_text("often/checkpoints/step-0000000", step));
+    const Result resumed = train(2, intervals("checkpoint.every_steps=1"), "often");
+    EXPECT_EQ(resumed.losses, rarely.losses) << "from step " << killed;
+    EXPECT_EQ(resumed.weights, rarely.weights);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RanksTest, testing::ValuesIn(problems),

@@ -28,6 +28,8 @@ constexpr const char* source_tokenizer_file = "source_tokenizer.json";
 constexpr const char* metrics_note = "metrics_bytes";
 constexpr const char* stop_note = "stop_reason";
 constexpr const char* bad_samples_note = "bad_samples";
+// Of an interval, of several ranks: each goes on with its own, as sums in another order have other bits.
+constexpr const char* loss_sums_note = "loss_sums";
 // Whose faults are kept.
 constexpr std::int64_t bad_samples_noted = 1000;
 
@@ -219,6 +221,17 @@ LoadedConfig config_of_set(const std::string& set, std::vector<std::string> over
   return load_config(path, overrides);
 }
 
+/// The rank's own of the sums that were noted, where as many ranks go on; else rank 0 has the whole.
+void restore_loss_sums(Session& session, const Json* noted) {
+  if (noted == nullptr || !session.ranks || !noted->is_array()) return;
+  const auto rank = static_cast<std::size_t>(session.ranks->rank()),
+             ranks = static_cast<std::size_t>(session.ranks->size());
+  if (noted->size() != ranks) return;
+  for (const Json& sum : noted->items())
+    if (!sum.is_number()) return;
+  session.sums.loss.fill_(noted->items()[rank].as_number());
+}
+
 /// `step` is that of the manifest, `saved` the precision of the run that wrote the set.
 void load_set(Session& session, const std::string& set, std::int64_t step, const PrecisionOptions& saved) {
   require_own_tokenizers(session, set);
@@ -241,6 +254,7 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   restore_bad_samples(session.data, notes.find(bad_samples_note));
   session.after_load();
   session.write_interval();
+  restore_loss_sums(session, notes.find(loss_sums_note));
 }
 
 /// What a schedule over all steps makes of another number of them; "" where the rate goes on as it was.
@@ -273,6 +287,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   if (const std::string& reason = session.position.stop_reason; !reason.empty()) writer.note(stop_note, reason);
   if (Json bad = bad_samples_to_json(session.data, bad_samples_noted); !bad.is_null())
     writer.note(bad_samples_note, std::move(bad));
+  if (session.ranks) writer.note(loss_sums_note, Json::array_of(session.ranks->loss_sums()));
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");
