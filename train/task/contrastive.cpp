@@ -72,6 +72,15 @@ ContrastiveTask::ContrastiveTask(const data::DataSplits& data, const Contrastive
                " differ; use false, with a model that takes two inputs");
 }
 
+void ContrastiveTask::check(const Loss& loss) const {
+  Task::check(loss);
+  HEARTH_CHECK(
+      ConfigError, !loss.ignored_label || *loss.ignored_label == data::ignored_label,
+      "/loss/ignore_index: ", *loss.ignored_label,
+      ", but the labels of contrastive are the numbers of the pairs within a batch, of which one would be left "
+      "out; leave ignore_index out");
+}
+
 nn::Inputs ContrastiveTask::inputs(const Session&, const data::Batch& batch) const {
   const nn::Inputs both = inputs_.of(batch);
   return options_.shared_encoder ? nn::Inputs{concat(both, 0)} : both;

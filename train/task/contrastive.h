@@ -31,6 +31,8 @@ class HEARTH_API ContrastiveTask : public Task {
   Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const override;
   /// Partners in the same part alone would be told apart.
   bool rows_are_independent() const override { return false; }
+  /// The rows of a batch are its classes, none of which may be ignored.
+  void check(const Loss& loss) const override;
   const char* unit() const override { return "pairs"; }
   bool best_by_loss() const override { return true; }
   std::unique_ptr<Metrics> metrics() const override;

@@ -325,6 +325,12 @@ TEST(ContrastiveTask, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::contains, message("points_labels", R"({"type": "contrastive"})"), "/task/shared_encoder");
   EXPECT_PRED2(test::contains, message("points_partner", R"({"type": "contrastive", "temperature": 0})"),
                "temperature");
+  // The first pair of each batch would be left out.
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([] {
+                 (void)session_of("points_partner", R"({"type": "contrastive"})",
+                                  R"(, "loss": {"type": "cross_entropy", "ignore_index": 0})");
+               }),
+               "/loss/ignore_index: 0, but the labels of contrastive are the numbers of the pairs");
   const auto session = session_of("points_partner", R"({"type": "contrastive", "shared_encoder": false})");
   data::Loader loader = session->make_train_loader();
   EXPECT_THROW((void)session->task->loss(*session, loader.next(), {}), UsageError) << "a model of one input";
