@@ -90,6 +90,20 @@ void save_as_before(Session& session, const std::string& checkpoints, const test
   writer.commit();
 }
 
+TEST(Average, IsNotThereWhereTheRunKeptNone) {
+  const test::TempDir folder;
+  const auto session = session_with(folder, "null");
+  save_session(*session, folder / "run/checkpoints");
+  const std::vector<std::string> average{"train.ema=0.9"};
+  const auto refused = [](auto&& open) { return test::error_message<ConfigError>(open); };
+  for (const std::string& message : {refused([&] { (void)open_for_evaluation(folder / "run", average); }),
+                                     refused([&] { (void)open_trained(folder / "run/checkpoints/latest", average); })})
+    EXPECT_EQ(message,
+              "/train/ema: the run kept no average of its weights, so that there is none to compute with; "
+              "leave it out");
+  EXPECT_EQ(open_trained(folder / "run")->ema, nullptr);
+}
+
 TEST(Average, AnOlderCheckpointGoesOnWithTheWarmupItBeganWith) {
   const test::TempDir folder;
   const auto began = session_with(folder, R"({"decay": 0.9, "warmup": true})");

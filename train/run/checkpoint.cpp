@@ -437,6 +437,9 @@ data::DataSplits configured_data(const data::Datasets::Component& data, const st
 }
 
 std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig loaded, data::DataSplits data) {
+  HEARTH_CHECK(ConfigError, !loaded.config.train.ema.decay || config_of_set(set).config.train.ema.decay,
+               "/train/ema: the run kept no average of its weights, so that there is none to compute with; leave it "
+               "out");
   auto session = std::make_unique<Session>(std::move(loaded), std::move(data));
   require_own_tokenizers(*session, set);
   require_own_classes(*session, set);
@@ -444,7 +447,7 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
   std::vector<std::string> optional = later_state();
   optional.emplace_back(quarantine_state);
   // Numbers of bad samples may mean those of other data. An evaluation tries all samples of its own.
-  session->training_state.load_part(set + "/" + state_file, {"position.test_", quarantine_state});
+  session->training_state.load_part(set + "/" + state_file, optional);
   clear_bad_samples(session->data);
   session->after_load();
   return session;
