@@ -254,7 +254,7 @@ class BackwardPass {
     state.is_zero = false;
   }
 
-  /// Kept alive: its owner may have given it up, and the node that it goes into lets go of it when it has run.
+  /// Held here: its owner may have given it up, and the node that it goes into lets go of it when it has run.
   struct Leaf {
     std::shared_ptr<GradState> state;
     std::int64_t missing = 0;  ///< contributions

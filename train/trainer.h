@@ -43,7 +43,7 @@ class HEARTH_API Trainer {
 
  private:
   /// Links to the sets of this run's own folder, after a process was killed, or a set damaged: where that takes the
-  /// best away, the set that was restored takes its place, or the next evaluation does.
+  /// best away, the set that was restored becomes the best, or the next evaluation does.
   void mend_checkpoints();
   TrainResult run_plan(const std::string& command_line);
   /// Metrics and, of a run from another folder, the checkpoint that it goes on from.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts tokenised piece by piece: those in memory, and files that do not fit into it.
+// Text tokenised piece by piece: sequences in memory, and files that do not fit into it.
 #pragma once
 
 #include <cstddef>

@@ -317,7 +317,7 @@ bool best_is_lost(const Session& session, const std::string& checkpoint_folder) 
   const std::string set = fs::read_symlink(folder / "best", absent).string(), prefix = "step-";
   std::int64_t step = -1;
   if (set.starts_with(prefix)) std::from_chars(set.data() + prefix.size(), set.data() + set.size(), step);
-  // To the restored set itself where a process was killed before it could save what it had mended.
+  // To the restored set itself where a process was killed before it could save what it had fixed.
   return step >= position.step;
 }
 
