@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets that are packed into tar shards and TFRecord files, and streams of them.
-#include "data/formats/records.h"
 #include "data/formats/shards.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "core/io/file.h"
+#include "data/formats/records.h"
 #include "data/pack_records.h"
 #include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"
