@@ -90,7 +90,7 @@ class Webdataset : public ShardKind {
       sample.image = member;
       return;
     }
-    const bool is_name = ending == packed_name;
+    const bool is_name = ending == packed_name && label_ != packed_name && member.bytes <= longest_label;
     const bool is_first = ending == (label_.empty() ? "cls" : label_);
     if (!is_name && !is_first && !(label_.empty() && ending == "json")) return;
     HEARTH_CHECK(DataError, !is_first || !sample.label_is_chosen, at, ": a second label of the sample ", sample.key);

@@ -106,9 +106,10 @@ TEST_F(TarTest, EveryFlippedBitOfAHeaderIsFound) {
 }
 
 TEST_F(TarTest, LabelsAreNamesOrNumbersOfAWholeSet) {
-  const auto labels = [&](const Members& members, std::vector<std::string> classes) {
+  const auto labels = [&](const Members& members, std::vector<std::string> classes, const char* label = "") {
     write(members);
     WebdatasetOptions options;
+    options.label = label;
     options.train = path.string();
     options.classes = std::move(classes);
     const ImageSplits splits = webdataset(options);
@@ -127,6 +128,11 @@ TEST_F(TarTest, LabelsAreNamesOrNumbersOfAWholeSet) {
                          labels(two("b", "1"), {"b", "a"});
                        }),
                        "the label \"1\" is none"));
+  const Members named{{"a.name", "b"}, {"a.jpg", "x"}, {"b.name", "a"}, {"b.jpg", "y"}};
+  EXPECT_EQ(labels(named, {"b", "a"}, "name"), (std::vector<std::int64_t>{0, 1})) << "where that is the label";
+  EXPECT_EQ(labels({{"a.cls", "0"}, {"a.name", std::string(100'000, 'n')}, {"a.jpg", "x"}}, {"b", "a"}),
+            (std::vector<std::int64_t>{0}))
+      << "too long for a name";
   const Members json{{"a.json", R"({"label": 1})"}, {"a.jpg", "x"}, {"b.json", R"({"label": 1})"}, {"b.jpg", "y"}};
   EXPECT_EQ(labels(json, {"1", "2"}), (std::vector<std::int64_t>{1, 1})) << "a number is never a name";
 }
