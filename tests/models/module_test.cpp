@@ -12,31 +12,14 @@
 #include "autograd/parameters.h"
 #include "core/cpu/parallel.h"
 #include "models/nn/nn.h"
+#include "tests/models/small_modules.h"
 #include "tests/support/error_message.h"
 
 namespace hearth {
 namespace {
 
-struct Leaf : nn::Module {
-  Tensor weight = Tensor::zeros({2, 3});
-  Tensor mean = Tensor::zeros({3});
-  Leaf() {
-    parameter("weight", weight, nn::init::normal(1.0));
-    buffer("mean", mean);
-  }
-  Tensor forward(const Tensor& x) override { return x.clone(); }
-};
-
-struct Branch : nn::Module {
-  Leaf left, right;
-  Tensor scale = Tensor::zeros({1});
-  Branch() {
-    register_module("left", left);
-    parameter("scale", scale, nn::init::ones());
-    register_module("right", right);
-  }
-  Tensor forward(const Tensor& x) override { return right(left(x)); }
-};
+using test::Branch;
+using test::Leaf;
 
 struct Tree : nn::Module {
   Branch branch;

@@ -16,7 +16,6 @@
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_message.h"
-#include "tests/support/temp_dir.h"
 
 namespace hearth {
 namespace {
@@ -125,24 +124,6 @@ TEST(Optimizer, AStepThatIsGivenUpCountsForNothing) {
   ema.abandon_update();
   EXPECT_EQ(adam.steps(), 1) << "what was applied counts";
   EXPECT_EQ(ema.updates(), 1);
-}
-
-TEST(Optimizer, AScheduleCountsSkippedStepsHoweverOftenTheyAreRead) {
-  ToyParameters toy;
-  const optim::CosineSchedule schedule({}, {.total_steps = 10});
-  optim::Sgd sgd(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
-  sgd.attach(schedule);
-  for (int step = 0; step < 4; ++step) sgd.begin_step(sgd.lr());
-  const double before = sgd.lr();
-  sgd.forget_steps(2);
-  EXPECT_EQ(sgd.steps(), 2);
-  EXPECT_EQ(sgd.lr(), before);
-  const test::TempDir folder;
-  optim::save(sgd, folder / "sgd.safetensors");
-  optim::Sgd again(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
-  again.attach(schedule);
-  optim::load(again, folder / "sgd.safetensors");
-  EXPECT_EQ(again.lr(), before);
 }
 
 TEST(Optimizer, ARefusedStepCountsForNothing) {

@@ -134,5 +134,23 @@ TEST(OptimStateFile, OfAnOlderVersionLoads) {
   EXPECT_EQ(loaded.optimizer.steps(), 1);
 }
 
+TEST(Optimizer, AScheduleCountsSkippedStepsHoweverOftenTheyAreRead) {
+  test::ToyParameters toy;
+  const optim::CosineSchedule schedule({}, {.total_steps = 10});
+  optim::Sgd sgd(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
+  sgd.attach(schedule);
+  for (int step = 0; step < 4; ++step) sgd.begin_step(sgd.lr());
+  const double before = sgd.lr();
+  sgd.forget_steps(2);
+  EXPECT_EQ(sgd.steps(), 2);
+  EXPECT_EQ(sgd.lr(), before);
+  const test::TempDir folder;
+  optim::save(sgd, folder / "sgd.safetensors");
+  optim::Sgd again(toy.flat(), {.lr = 1, .momentum = 0, .weight_decay = 0});
+  again.attach(schedule);
+  optim::load(again, folder / "sgd.safetensors");
+  EXPECT_EQ(again.lr(), before);
+}
+
 }  // namespace
 }  // namespace hearth

@@ -15,6 +15,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
+#include "tests/train/weights_command.h"
 #include "train/cli/cli.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_set.h"
@@ -26,58 +27,7 @@ namespace {
 
 using test::contains;
 
-class WeightsCommand : public testing::Test {
- protected:
-  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
-  void put(const std::string& name, const std::string& text) const {
-    (void)folder_.write(name, {text.begin(), text.end()});
-  }
-  int run(std::vector<std::string> words) const {
-    words.insert(words.begin(), "hearth");
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    testing::internal::CaptureStderr();
-    const int code = train::run_cli(static_cast<int>(argv.size()), argv.data());
-    message_ = testing::internal::GetCapturedStderr();
-    return code;
-  }
-  /// A small BERT for masked sequences as transformers would save it, in parts behind an index if wanted.
-  void put_bert(bool in_parts) const {
-    models::Bert network({.vocabulary = 30, .context = 16, .layers = 1, .heads = 2, .width = 8});
-    nn::initialize(network, 7);
-    models::WeightSet ours;
-    for (const NamedTensor& named : network.parameters()) ours.weights.push_back({named.name, named.tensor->clone()});
-    models::NameReport report;
-    const models::WeightSet theirs = models::from_hearth(ours, models::WeightFormat::hf_bert, report);
-    std::vector<SafetensorsEntry> parts[2];
-    std::string map;
-    for (std::size_t i = 0; i < theirs.weights.size(); ++i) {
-      const models::Weight& weight = theirs.weights[i];
-      const int part = in_parts && i % 3 == 0 ? 1 : 0;
-      parts[part].push_back({weight.name, DType::f32, weight.value.shape(),
-                             std::span<const std::byte>(weight.value.bytes(), weight.value.byte_size())});
-      map += (map.empty() ? "\"" : ", \"") + weight.name + "\": \"part" + std::to_string(part) + ".safetensors\"";
-    }
-    if (!in_parts) return write_plain_safetensors(path("bert.safetensors"), parts[0], {{"format", "pt"}});
-    for (int part = 0; part < 2; ++part)
-      write_plain_safetensors(path("part" + std::to_string(part) + ".safetensors"), parts[part], {{"format", "pt"}});
-    put("model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
-  }
-  std::string config(const std::string& weights) const {
-    put("text.txt", std::string(400, 'a') + "bcdefgh");
-    put("run.json", R"({"device": "cpu", "model": {"type": "bert", "layers": 1, "heads": 2, "width": 8, "context": 16,
-        "vocabulary": 30}, "data": {"type": "text", "train": [")" +
-                        path("text.txt") +
-                        R"("], "length": 16, "mask_probability": 0.2, "tokenizer": {"type": "characters"}},
-        "optimizer": {"type": "sgd", "lr": 0.001}, "train": {"batch_size": 4, "steps": 1, "ema": 0.9},
-        "weights": )" + weights +
-                        "}");
-    return path("run.json");
-  }
-
-  test::TempDir folder_;
-  mutable std::string message_;
-};
+using test::WeightsCommand;
 
 TEST_F(WeightsCommand, ThereAndBackIsTheSameFile) {
   put_bert(false);
@@ -422,71 +372,6 @@ TEST_F(WeightsCommand, ARunStartsFromThem) {
 }
 
 /// A run that keeps an average, of weights and of the statistics of batch norms, is trained into "out".
-class AveragedWeights : public WeightsCommand {
- protected:
-  void SetUp() override {
-    put("run.json", R"({"device": "cpu", "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 4},
-        "data": {"type": "digits", "workers": 0}, "optimizer": {"type": "sgd", "lr": 0.1},
-        "train": {"batch_size": 8, "steps": 6, "ema": 0.9}, "log": {"report": false}})");
-    ASSERT_EQ(run({"train", path("run.json"), "--out", path("out")}), 0) << message_;
-  }
-  /// Of a run that starts from `weights`, before its first step.
-  double loss_from(const std::string& weights) const {
-    train::Session session(train::load_config(path("run.json"), {"weights.path=\"" + weights + "\""}));
-    (void)session.load_start_weights();
-    return train::evaluate(session, session.data.test).loss();
-  }
-};
-
-TEST_F(AveragedWeights, AreThoseThatARunIsConvertedTo) {
-  const auto trained = train::open_for_evaluation(path("out"));
-  const double evaluated = train::evaluate(*trained, trained->data.test).loss();
-  const std::string set = path("out/checkpoints/latest");
-  ASSERT_EQ(run({"weights", "convert", path("out"), path("average")}), 0) << message_;
-  EXPECT_PRED2(contains, message_, "note: the weights are the moving average (train.ema) of " + path("out"));
-  EXPECT_PRED2(contains, message_, "--raw gives those of the last update");
-  ASSERT_EQ(run({"weights", "convert", set, path("of_set")}), 0) << message_;
-  EXPECT_EQ(read_text(path("of_set")), read_text(path("average")));
-  ASSERT_EQ(run({"weights", "convert", set, path("raw"), "--raw"}), 0) << message_;
-  EXPECT_PRED2(contains, message_, "note: the weights are those of the last update");
-  EXPECT_PRED2(contains, message_, "leave --raw out");
-  ASSERT_EQ(run({"weights", "convert", set + "/model.safetensors", path("of_file")}), 0) << message_;
-  EXPECT_PRED2(contains, message_, "give the folder for that");
-  EXPECT_EQ(read_text(path("raw")), read_text(path("of_file")));
-  EXPECT_EQ(loss_from(path("average")), evaluated);
-  EXPECT_EQ(loss_from(path("out")), evaluated) << "a run starts from the same";
-  EXPECT_NE(loss_from(path("raw")), evaluated);
-  // A buffer is in the state by its name.
-  const SafetensorsFile average(path("average")), state(set + "/state.safetensors");
-  for (const TensorRecord& record : average.records()) {
-    if (!record.name.ends_with("running_mean")) continue;
-    EXPECT_EQ(average.read(record), state.read(state.at("ema." + record.name))) << record.name;
-  }
-  EXPECT_EQ(run({"train", path("run.json"), "--dry-run", "--set", "weights.path=" + path("out")}), 0) << message_;
-  EXPECT_PRED2(contains, message_, path("out") + " (hearth), the moving average (train.ema) of that run");
-}
-
-TEST_F(AveragedWeights, AreNotLookedForWhereARunHasNone) {
-  ASSERT_EQ(run({"train", path("run.json"), "--out", path("plain"), "--set", "train.ema=null"}), 0) << message_;
-  ASSERT_EQ(run({"weights", "convert", path("plain"), path("of_run")}), 0) << message_;
-  EXPECT_FALSE(contains(message_, "moving average"));
-  ASSERT_EQ(run({"weights", "convert", path("plain/checkpoints/latest/model.safetensors"), path("of_file")}), 0);
-  EXPECT_FALSE(contains(message_, "moving average"));
-  EXPECT_EQ(read_text(path("of_run")), read_text(path("of_file")));
-}
-
-TEST_F(AveragedWeights, LeaveTheCheckpointWhole) {
-  const std::string set = path("out/checkpoints/latest");
-  for (const std::string& in : {path("out"), set})
-    for (const char* out : {"/model.safetensors", "/state.safetensors", "/extra"}) {
-      EXPECT_EQ(run({"weights", "convert", in, set + out}), 2) << in << " " << out;
-      EXPECT_PRED2(contains, message_, "a checkpoint, which has files of its own; write the result elsewhere");
-    }
-  EXPECT_EQ(run({"weights", "convert", set + "/model.safetensors", path("own"), "--raw"}), 2);
-  EXPECT_PRED2(contains, message_, "--raw is for the folder of a run or of a checkpoint");
-  EXPECT_EQ(run({"eval", path("out")}), 0) << message_;
-}
-
 TEST_F(WeightsCommand, ClassesOfAClassifierHaveItsOrder) {
   const std::string golden = test::source_dir() + "/tests/golden/transformers/bert_classifier/";
   std::filesystem::copy_file(golden + "model.safetensors", path("model.safetensors"));
