@@ -11,7 +11,8 @@ struct Counters {
   std::int64_t launches = 0;         ///< kernels launched one by one
   std::int64_t library_calls = 0;    ///< calls into cuDNN and cuBLASLt that run on the device
   std::int64_t graph_launches = 0;   ///< replays of captured graphs
-  std::int64_t waits = 0;            ///< times the host waited for a device
+  std::int64_t waits = 0;            ///< times the host waited for a device, but for stalls
+  std::int64_t stalls = 0;           ///< times it was so far ahead that no pinned memory was free
   std::int64_t copies_in = 0;        ///< host to device
   std::int64_t copies_out = 0;       ///< device to host
   std::int64_t copies_within = 0;    ///< device to device, and fills

@@ -234,6 +234,7 @@ Counters Counters::operator-(const Counters& e) const {
           library_calls - e.library_calls,
           graph_launches - e.graph_launches,
           waits - e.waits,
+          stalls - e.stalls,
           copies_in - e.copies_in,
           copies_out - e.copies_out,
           copies_within - e.copies_within,

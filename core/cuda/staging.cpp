@@ -29,7 +29,7 @@ std::byte* StagingRing::next(Stream& stream) {
     if (next_ != 0) HEARTH_TRY(cudaEventRecord(passed_[1 - entered], stream.raw()));
     if (next_ >= slots && cudaEventQuery(passed_[entered]) != cudaSuccess) {
       (void)cudaGetLastError();
-      ++live_counters().waits;
+      ++live_counters().stalls;
       HEARTH_TRY(cudaEventSynchronize(passed_[entered]));
     }
   }

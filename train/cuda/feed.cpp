@@ -84,7 +84,7 @@ void Feed::send(std::span<const Tensor> parts, std::span<const Tensor> targets) 
   Stream& computing = stream_of(device_);
   if (cudaEventQuery(set.consumed) != cudaSuccess) {
     (void)cudaGetLastError();
-    ++live_counters().waits;
+    ++live_counters().stalls;
     HEARTH_TRY(cudaEventSynchronize(set.consumed));
   }
   const data::StageScope stage(data::Stage::copy);

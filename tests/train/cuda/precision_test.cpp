@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/cuda/counters.h"
+#include "ops/candidates.h"
 #include "tests/support/error_message.h"
 #include "tests/train/precision_session.h"
 
@@ -99,8 +100,9 @@ TEST_F(CudaPrecision, AReplayedScaledStepIsOneLaunchAndNoWait) {
   EXPECT_EQ(spent.copies_out, 0);
 }
 
-// docs/precision.md lists what is converted alone.
+// docs/precision.md lists what is converted alone. A library's filter gradients are, from 16 bits.
 TEST_F(CudaPrecision, NothingIsConvertedAloneButFloatImages) {
+  const ForceCandidate native("conv2d", "mma");
   for (const PrecisionRun& run : every_precision()) {
     const auto session = run.session(folder_);
     const auto step = [&](auto batches) { return training_step(*session, batches); };
@@ -120,6 +122,7 @@ TEST_F(CudaPrecision, NothingIsConvertedAloneButFloatImages) {
 }
 
 TEST_F(CudaPrecision, MicroBatchesConvertNoWeights) {
+  const ForceCandidate native("conv2d", "mma");
   const auto session =
       PrecisionRun{.level = "O1", .device = "cuda", .model = test::tiny_resnet, .train = R"(, "accumulate": 3)"}
           .session(folder_);
