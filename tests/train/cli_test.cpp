@@ -287,6 +287,7 @@ TEST_F(Cli, a_bench_times_all_batches_of_a_step) {
   EXPECT_EQ(one.at("case").at("batch").as_integer(), 64);
   EXPECT_EQ(four.at("case").at("batch").as_integer(), 256);
   EXPECT_NEAR(flops(four) / flops(one), 4, 0.01);
+  EXPECT_GT(four.at("loss").as_number(), 0.1);
   const Json& own = four.at("hearth");
   EXPECT_NEAR(own.at("per_s").as_number() * own.at("ms").as_number() / 1e3, 256, 1e-6);
 }

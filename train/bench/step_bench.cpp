@@ -24,6 +24,11 @@ double StepBench::step_ms(std::int64_t steps) {
          static_cast<double>(steps);
 }
 
+double StepBench::loss() {
+  session_.read_interval();
+  return session_.position.interval.loss();
+}
+
 void StepBench::record_anew() {
   if (!captured_) return;
   captured_.reset();
@@ -33,10 +38,8 @@ void StepBench::record_anew() {
 void StepBench::run_step() {
   meter_.begin_step();
   if (session_.ranks) (void)session_.ranks->begin_step(batches_, session_.loss, {});
-  if (captured_)
-    (void)captured_->run(batches_);
-  else
-    (void)training_step(session_, batches_);
+  session_.position.interval.samples +=
+      (captured_ ? captured_->run(batches_) : training_step(session_, batches_)).samples;
   ++session_.position.step;
   meter_.end_step();
 }

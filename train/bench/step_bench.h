@@ -20,6 +20,8 @@ class StepBench {
   /// Milliseconds of a step. Of several, which are queued back to back as a training queues them, until the device is
   /// done with the last.
   double step_ms(std::int64_t steps = 1);
+  /// Mean loss of all steps so far. DivergedError where it is not finite.
+  double loss();
   /// Forgets what was recorded for replays: the next steps do so again.
   void record_anew();
   /// Of the latest step that was not a replay.

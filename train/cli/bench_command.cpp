@@ -138,7 +138,7 @@ int bench_step(const Arguments& arguments) {
   const std::int64_t grown = memory.statistics().system_calls - system_calls;
 
   Json line = to_json(result);
-  line.set("loss", session.position.interval.loss());
+  line.set("loss", bench.loss());
   if (arguments.has("--profile") || arguments.has("--trace")) profile(bench, result, arguments, line);
   if (arguments.has("--json")) {
     std::cout << to_text(line) << "\n";
