@@ -41,6 +41,8 @@ STEPS = {
 }
 # The steps of the first call, the most wanted first.
 FIRST_STEPS = (("resnet50", "f16"), ("resnet50", "bf16"), ("gpt", "bf16"), ("swin_t", "bf16"))
+# Those that are measured with `train.repeatable` false too, which lets libraries add in any order.
+ANY_ORDER = (("resnet50", "f16"), ("gpt", "bf16"))
 # What is tried, one after the other, where a step fails.
 CURES = ("attention:mma", "conv2d:mma", "linear:mma", "attention:mma,conv2d:mma,linear:mma")
 # Tests of the tensor cores' kernels that run before anything is timed.
@@ -50,6 +52,8 @@ CONFORMANCE = (
             "Op.WindowAttention/cuda_bf16:Op.BatchNormTraining/cuda_f16:Op.LayerNorm/cuda_bf16:"
             "Op.CrossEntropy*/cuda_bf16"),
 )
+# Processes that share a program's tests on a GPU.
+PROCESSES = 8
 # On an emulated GPU one of so many slices of a program's tests runs.
 SHARDS = {"core": 20, "ops": 400, "optim": 20, "dist": 4, "models": 60, "train": 60}
 # Tests that use a device: their names say so.
