@@ -213,8 +213,9 @@ TEST_P(Decoder, AnyNetworkHasOne) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sites, Decoder,
+    // A library's products of one row and of many sum in different orders.
     testing::Values(Site{{DeviceType::cpu, 0}, DType::f64, 1e-12}, Site{{DeviceType::cpu, 0}, DType::f32, 1e-5},
-                    Site{{DeviceType::cuda, 0}, DType::f64, 1e-12}, Site{{DeviceType::cuda, 0}, DType::f32, 1e-5}),
+                    Site{{DeviceType::cuda, 0}, DType::f64, 1e-12}, Site{{DeviceType::cuda, 0}, DType::f32, 5e-5}),
     [](const auto& site) {
       return std::string(site.param.device.is_cuda() ? "cuda_" : "cpu_") + std::string(name_of(site.param.dtype));
     });

@@ -181,6 +181,8 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
 
   /// The table's cells of this device, type and of patterns that begin so must be those of the answers.
   void compare(const std::string& patterns) {
+    if (cuda::device_count() > 0 && !HEARTH_CUDA_EMULATED)
+      GTEST_SKIP() << "the table was made without a driver; with one the library suggests other engines";
     if (const char* file = std::getenv(answers_variable)) std::ofstream(file, std::ios::app) << listed_;
     const std::string device = GetParam().device, type = join_text(GetParam().dtype);
     Table table = read_table();

@@ -42,12 +42,13 @@ Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
   return Tensor::of<double>(shape, values).to(dtype).to(DType::f64);
 }
 
-/// Each element within its own rounding, beside what f32 sums of `terms` numbers of order 1 may be off.
+/// Each element within its own rounding, beside what f32 sums of `terms` numbers of order 1 may be off: tensor cores
+/// (an H200's) cut sums off where others round.
 void expect_rounded(const Tensor& found, const Tensor& expected, std::int64_t terms) {
   const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
   ASSERT_EQ(a.size(), b.size());
   const double rounding = found.dtype() == DType::f32 ? 0x1p-24 : found.dtype() == DType::f16 ? 0x1p-11 : 0x1p-8;
-  const double sums = 0x1p-23 * static_cast<double>(terms);
+  const double sums = 0x1p-22 * static_cast<double>(terms);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < a.size() && wrong < 3; ++i) {
     if (std::abs(a[i] - b[i]) <= rounding * std::abs(b[i]) + sums) continue;
