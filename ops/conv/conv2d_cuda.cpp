@@ -61,18 +61,27 @@ bool has_few_channels(const ConvShape& shape, DType images) {
   return size_of(images) == 2 && shape.groups == 1 && shape.c > 0 && shape.c < tensor_core_channels;
 }
 
-/// The problem in images of as many channels as tensor cores read, if it has fewer.
-ConvProblem padded(ConvProblem problem) {
+/// Channels of images that have few, as the library is given them.
+std::int64_t library_channels(const ConvShape& shape, DType images) {
+  return detail::pixel_capacity(images, shape.c, Device{DeviceType::cuda});
+}
+
+/// The problem in images of so many channels, if it has few.
+ConvProblem padded(ConvProblem problem, std::int64_t channels = tensor_core_channels) {
   if (!has_few_channels(problem.shape, problem.activations)) return problem;
-  problem.shape.c = tensor_core_channels;
+  problem.shape.c = channels;
   problem.accumulate = false;
   return problem;
 }
 
-/// Readable images of few channels as contiguous ones of more: the same memory if their pixels are that large.
-Tensor whole_pixels(cuda::Stream& stream, const Tensor& x) {
-  const Shape shape = x.shape().with(3, tensor_core_channels);
-  if (pixel_stride(x) == tensor_core_channels)
+ConvProblem padded_for_library(const ConvProblem& problem) {
+  return padded(problem, library_channels(problem.shape, problem.activations));
+}
+
+/// Readable images of few channels as contiguous ones of so many: the same memory if their pixels are that large.
+Tensor whole_pixels(cuda::Stream& stream, const Tensor& x, std::int64_t channels) {
+  const Shape shape = x.shape().with(3, channels);
+  if (pixel_stride(x) == channels)
     return Tensor::view(x.storage(), shape, contiguous_strides(shape), x.offset(), x.dtype(), x.device());
   const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   copy_channels(stream, x, y);
@@ -80,17 +89,17 @@ Tensor whole_pixels(cuda::Stream& stream, const Tensor& x) {
 }
 
 /// `run` on the operands of the padded problem; what it makes is cut to the operands' own channels.
-void run_padded(const ConvProblem& problem, const Conv2dOperands& o, Conv2dRun* run) {
+void run_padded(const ConvProblem& problem, const Conv2dOperands& o, std::int64_t channels, Conv2dRun* run) {
   if (!has_few_channels(problem.shape, problem.activations)) return run(problem, o);
   cuda::Stream& stream = cuda::stream_of(o.y.device());
   const bool makes_x = problem.pass == Pass::backward_data, makes_w = problem.pass == Pass::backward_weights;
   const auto room_for = [&](const Tensor& operand, DType dtype) {
-    return Tensor::empty(operand.shape().with(3, tensor_core_channels), dtype, operand.device());
+    return Tensor::empty(operand.shape().with(3, channels), dtype, operand.device());
   };
-  const Tensor x = makes_x ? room_for(o.x, o.x.dtype()) : whole_pixels(stream, o.x);
+  const Tensor x = makes_x ? room_for(o.x, o.x.dtype()) : whole_pixels(stream, o.x, channels);
   const Tensor w = room_for(o.w, makes_w ? o.w.dtype() : o.x.dtype());
   if (!makes_w) copy_channels(stream, o.w, w);
-  run(padded(problem), {x, w, o.b, o.y, o.epilogue});
+  run(padded(problem, channels), {x, w, o.b, o.y, o.epilogue});
   const Tensor dx = problem.accumulate ? Tensor::empty_like(o.x) : o.x;
   if (makes_x) copy_channels(stream, x, dx);
   if (problem.accumulate) add_into(stream, o.x, dx);
@@ -109,7 +118,7 @@ ConvProblem through_norm(const ConvProblem& problem) {
 
 std::string library_unsupported(const ConvProblem& problem) {
   if (problem.added) return only_native;
-  return cuda::dnn::unsupported(problem.norm ? through_norm(problem) : plain(padded(problem)));
+  return cuda::dnn::unsupported(problem.norm ? through_norm(problem) : plain(padded_for_library(problem)));
 }
 
 /// Runs what the plan for all of it does, else the plain pass; `planned` becomes what was done.
@@ -170,7 +179,9 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   if (problem.pass == Pass::backward_weights && o.b.defined()) sum_rows(stream, o.y, o.b);
 }
 
-void run_library(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_plan); }
+void run_library(const ConvProblem& problem, const Conv2dOperands& o) {
+  run_padded(problem, o, library_channels(problem.shape, problem.activations), run_plan);
+}
 
 /// A pass with 1x1 filters as a product over all pixels: y = x w^T, dx = dy w, dw = dy^T x. Nothing is done beside it.
 MatmulProblem product_of(const ConvProblem& p) {
@@ -288,7 +299,9 @@ void run_tensor_cores(const ConvProblem& problem, const Conv2dOperands& o) {
   conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate, o.fusion, o.unfinished});
 }
 
-void run_mma(const ConvProblem& problem, const Conv2dOperands& o) { run_padded(problem, o, run_tensor_cores); }
+void run_mma(const ConvProblem& problem, const Conv2dOperands& o) {
+  run_padded(problem, o, tensor_core_channels, run_tensor_cores);
+}
 
 void run_portable(const ConvProblem& problem, const Conv2dOperands& operands) {
   conv2d_tiles(cuda::stream_of(operands.x.device()), problem, operands);
@@ -309,7 +322,7 @@ Conv2dCandidates& candidates() {
 Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tensor& x) {
   if (!has_few_channels(shape, x.dtype()) || x.size() == 0) return x.contiguous();
   if (detail::is_padded(x)) return x;
-  const Tensor y = whole_pixels(stream, x.contiguous());
+  const Tensor y = whole_pixels(stream, x.contiguous(), library_channels(shape, x.dtype()));
   return Tensor::view(y.storage(), x.shape(), y.strides(), y.offset(), y.dtype(), y.device());
 }
 
@@ -358,22 +371,9 @@ ConvProblem problem_of(const cuda::Stream& stream, const ConvShape& shape, Pass 
 
 }  // namespace
 
-bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images, const Spared& spared) {
-  const ConvProblem problem = problem_of(stream, shape, pass, images);
-  const auto run = candidates().choose(problem).run;
-  if (run == run_mma || run == run_portable) return true;
-  if (spared.beside == 0 || candidates().is_preferred() || !mma_unsupported(problem).empty()) return false;
-  // Of an H100: 80 % of a copy, and half of what is taken to be the library's rate. A native data gradient multiplies
-  // for each pixel of x with each tap, also where a stride passes over it.
-  constexpr double bytes_a_us = 2.4e6, native_flops_a_us = 240e6, library_flops_a_us = 480e6;
-  const double bytes = static_cast<double>(operand_bytes(shape, images)), flops = flops_of(shape),
-               along = static_cast<double>(spared.along), beside = static_cast<double>(spared.beside),
-               strides = pass == Pass::backward_data
-                             ? static_cast<double>(shape.h * shape.w) / static_cast<double>(shape.p * shape.q)
-                             : 1.0;
-  const double native = std::max(strides * flops / native_flops_a_us, (bytes + along) / bytes_a_us),
-               library = std::max(flops / library_flops_a_us, bytes / bytes_a_us) + beside / bytes_a_us;
-  return native <= library;
+bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
+  const auto run = candidates().choose(problem_of(stream, shape, pass, images)).run;
+  return run == run_mma || run == run_portable;
 }
 
 bool library_takes_norm(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images, bool through) {

@@ -17,11 +17,6 @@ double flops_of(const ConvShape& s) {
   return flops;
 }
 
-std::int64_t operand_bytes(const ConvShape& s, DType dtype) {
-  const std::int64_t x = s.n * s.h * s.w * s.c, w = s.k * s.r * s.s * (s.c / s.groups), y = s.n * s.p * s.q * s.k;
-  return (x + w + y) * static_cast<std::int64_t>(size_of(dtype));
-}
-
 std::int64_t skipped_bytes(const ConvShape& s, DType dtype) {
   const auto read = [](std::int64_t size, std::int64_t results, std::int64_t taps, std::int64_t stride) {
     return taps < stride ? std::min(size, results * taps) : size;

@@ -79,14 +79,9 @@ struct FilterParts {
 /// w = the parts, added in order, for all filters in one launch; `images` is the type of the convolutions' images.
 void sum_filter_parts(cuda::Stream&, std::span<const FilterParts> list, DType images);
 
-/// What a native kernel of a pass spares: bytes that it moves along with the pass, and those that launches beside a
-/// library's pass would move for the same.
-struct Spared {
-  std::int64_t along = 0, beside = 0;
-};
-/// Whether this pass of such images is native kernels' on the device: where no library has it, or where it spares more
-/// time than the library's arithmetic does, by rates that are assumed, and nobody prefers a candidate.
-bool convolves_natively(cuda::Stream&, const ConvShape& shape, Pass pass, DType images, const Spared& spared = {});
+/// Whether this pass of such images is native kernels' on the device: where no library has it, or where they are
+/// preferred.
+bool convolves_natively(cuda::Stream&, const ConvShape& shape, Pass pass, DType images);
 /// Whether cuDNN has a plan for it that reads x `through` a norm and, forward, leaves the sums of y.
 bool library_takes_norm(cuda::Stream&, const ConvShape& shape, Pass pass, DType images, bool through);
 

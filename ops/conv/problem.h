@@ -27,8 +27,6 @@ struct ConvShape {
 
 /// Of any pass: a multiplication and an addition for each tap, channel, filter and output pixel.
 double flops_of(const ConvShape& shape);
-/// Of x, w and y in this type.
-std::int64_t operand_bytes(const ConvShape& shape, DType dtype);
 /// Of the pixels of x that no filter reads, as filters may be smaller than their stride. 0 for pixels of less than 64
 /// bytes, which memory brings along.
 std::int64_t skipped_bytes(const ConvShape& shape, DType dtype);

@@ -21,7 +21,6 @@ using detail::BlockLayer;
 using kernels::BatchNormSaved;
 using kernels::ReluGate;
 
-std::int64_t bytes_of(const Tensor& x) { return x.size() * static_cast<std::int64_t>(size_of(x.dtype())); }
 std::int64_t values_of(const Tensor& x) { return x.size() / x.dim(-1); }
 
 // Inputs are x, and w, gamma and beta of each layer, the shortcut's last. Forward, v_i being what convolution i makes:
@@ -225,8 +224,7 @@ struct ResidualBlock {
     const Tensor g = Tensor::empty_like(before.v), corrections = parameters_of(needs, i - 1, before, gradients);
     const Tensor &d_gamma = gradients[3 * i - 1], &d_beta = gradients[3 * i];
     BatchNormSaved given{before.v, before.coefficients, ReluGate::none, {}};
-    const std::int64_t bytes = bytes_of(g);
-    if (kernels::convolves_natively(stream, of.shape, Pass::backward_data, g.dtype(), {bytes, 2 * bytes})) {
+    if (kernels::convolves_natively(stream, of.shape, Pass::backward_data, g.dtype())) {
       const kernels::BatchNormGradient norm{before.v, before.coefficients, before.rstd, d_gamma, d_beta, corrections};
       const kernels::Conv2dFusion fusion{.coefficients = {}, .gradient = &norm};
       make_gradients(stream, of.shape, filters, {g, of.w.get(), {}, dv, nullptr, false, &fusion});
@@ -263,8 +261,7 @@ struct ResidualBlock {
     ConvShape read = other.shape;
     read.h = read.p, read.w = read.q;
     read.stride_h = read.stride_w = 1;
-    const std::int64_t whole = bytes_of(dx), part = operand_bytes(read, dx.dtype());
-    if (kernels::convolves_natively(stream, s, Pass::backward_data, dx.dtype(), {part, part + 2 * whole})) {
+    if (kernels::convolves_natively(stream, s, Pass::backward_data, dx.dtype())) {
       const Tensor added = Tensor::empty({read.n, read.p, read.q, read.c}, dx.dtype(), dx.device());
       kernels::conv2d(stream, read, Pass::backward_data, {added, other.w.get(), {}, other.v});
       const kernels::Conv2dFusion sum{
@@ -280,13 +277,11 @@ struct ResidualBlock {
   template <class Stream>
   std::vector<Tensor> backward_on(Stream& stream, const Saved& saved, const Tensor& dy, const NeedsGrad& needs) const {
     std::vector<Tensor> gradients(needs.size());
-    const std::int64_t mask = bytes_of(saved.mask), whole = bytes_of(dy);
     // Where nobody else reads dy, its memory becomes a gradient.
     const bool reuse = dy.sole_owner();
     Tensor behind;
     if (!projects && needs[0] &&
-        !kernels::convolves_natively(stream, saved.layers[0].shape, Pass::backward_data, dy.dtype(),
-                                     {whole + mask, 2 * whole}))
+        !kernels::convolves_natively(stream, saved.layers[0].shape, Pass::backward_data, dy.dtype()))
       behind = reuse ? dy : needs.make(0, dy.shape(), dy.dtype());
     Tensor dv = last_norm_backward(stream, saved, dy, behind, needs, gradients);
     std::vector<kernels::FilterParts> unfinished;

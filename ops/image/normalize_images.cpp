@@ -10,6 +10,7 @@
 #include "core/profiler.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
+#include "ops/cudnn/library.h"
 #include "ops/image/padded_images.h"
 
 namespace hearth {
@@ -67,7 +68,9 @@ Tensor as_padded(const Tensor& y, std::int64_t channels) {
 }  // namespace
 
 std::int64_t detail::pixel_capacity(DType dtype, std::int64_t channels, Device device) {
-  return device.is_cuda() && size_of(dtype) == 2 ? std::max(channels, tensor_core_channels) : channels;
+  if (!device.is_cuda() || size_of(dtype) != 2 || channels >= tensor_core_channels) return channels;
+  const bool by_library = dtype == DType::f16 && channels <= library_channels_f16 && cuda::dnn::why_absent().empty();
+  return by_library ? library_channels_f16 : tensor_core_channels;
 }
 
 bool detail::is_padded(const Tensor& x) {

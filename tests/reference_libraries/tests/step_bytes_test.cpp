@@ -121,9 +121,12 @@ TEST_P(CudaStepBytes, AreThoseOfTheFile) {
   EXPECT_EQ(read_text(path), found);
 }
 
-const Case cases[] = {{{"resnet50", "O2", "f16"}, 256},       {{"resnet50", "O2", "bf16"}, 256},
-                      {{"gpt2", "O2", "bf16", 12, 1024}, 64}, {{"gpt2", "O1", "bf16", 12, 1024}, 64},
-                      {{"swin_t", "O2", "bf16"}, 256},        {{"swin_t", "O1", "bf16"}, 256}};
+const Case cases[] = {{{"resnet50", "O2", "f16", 2, 128, false}, 256},
+                      {{"resnet50", "O2", "bf16"}, 256},
+                      {{"gpt2", "O2", "bf16", 12, 1024}, 64},
+                      {{"gpt2", "O1", "bf16", 12, 1024}, 64},
+                      {{"swin_t", "O2", "bf16"}, 256},
+                      {{"swin_t", "O1", "bf16"}, 256}};
 INSTANTIATE_TEST_SUITE_P(Models, CudaStepBytes, testing::ValuesIn(cases), [](const auto& tested) {
   const test::ModelRun& run = tested.param.run;
   return join_text(run.model, run.level, run.dtype);

@@ -48,11 +48,7 @@ TEST_P(CudaStepChoices, AreThoseOfTheList) {
     found += join_text(count, '\t', run.first, '\t', run.second, '\n');
     const bool library =
         run.first.find(":cudnn") != std::string::npos || run.first.find(":cublaslt") != std::string::npos;
-    // Residual blocks in f16: docs/kernels.md.
-    const bool beside_norms = run.first == "conv2d:mma" && run.second.starts_with("backward_data of f16, ") &&
-                              (run.second.ends_with("through a norm") || run.second.ends_with("added to a gradient"));
-    EXPECT_TRUE(library || beside_norms || run.first.find("attention") != std::string::npos)
-        << run.first << ' ' << run.second;
+    EXPECT_TRUE(library || run.first.find("attention") != std::string::npos) << run.first << ' ' << run.second;
   }
   const std::string path =
       join_text(test::source_dir(), "/tests/golden/choices/", GetParam().model, '-', level_of(GetParam(), '-'), ".txt");

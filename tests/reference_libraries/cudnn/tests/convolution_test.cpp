@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/image/padded_images.h"
 #include "ops/pointwise/binary.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/repeatable.h"
@@ -75,6 +76,25 @@ TEST_F(CudaReferenceConvolution, FilterGradientsInF32OfLowPrecisionImages) {
     EXPECT_EQ(library[2].dtype(), DType::f32);
     expect_same(library, own, dtype);
   }
+}
+
+// A first convolution: in f16 the library reads pixels of 4 channels, in bf16 of 8.
+TEST_F(CudaReferenceConvolution, ImagesOfFewChannels) {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t channels : {1, 3, 4, 5}) {
+      SCOPED_TRACE(testing::Message() << dtype << ' ' << channels);
+      EXPECT_EQ(hearth::detail::pixel_capacity(dtype, channels, gpu), dtype == DType::f16 && channels < 5 ? 4 : 8);
+      const auto results = [&](const char* by) {
+        const ForceCandidate force("conv2d", by);
+        const Tensor x = requires_grad(numbers({2, 9, 7, channels}, 1, dtype)),
+                     w = requires_grad(numbers({8, 3, 3, channels}, 2, dtype));
+        const Tensor y = conv2d(x, w, {}, {.stride = 2, .padding = 1});
+        backward(y, numbers(y.shape(), 4, dtype));
+        return std::vector<Tensor>{y, grad_of(x), grad_of(w)};
+      };
+      expect_same(results("cudnn"), results("portable"), dtype);
+      expect_same(results("mma"), results("portable"), dtype);
+    }
 }
 
 /// x's gradient where it has another reader, as in a residual block; `rows` makes a problem of its own.
