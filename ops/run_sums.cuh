@@ -41,20 +41,25 @@ inline RunSums run_sums(Stream& stream, int kinds, std::int64_t columns, std::in
   return {parts, parts + runs * width, arrival_counters(stream), width, columns, runs, group, groups};
 }
 
-/// The sum of `count` values, in order; several are asked for at once.
-__device__ inline double sum_in_order(const double* from, std::int64_t count, std::int64_t step) {
-  constexpr int ahead = 16;
-  double sum = 0;
-  std::int64_t i = 0;
-  for (; i + ahead <= count; i += ahead) {
-    double value[ahead];
+/// The sums of `count` values of each kind, in order; many are asked for at once, those of all kinds.
+template <int kinds>
+__device__ __forceinline__ void sum_in_order(const double* from, std::int64_t columns, std::int64_t count,
+                                             std::int64_t width, double (&sum)[kinds]) {
+  constexpr int ahead = 32 / kinds;
+  for (std::int64_t i = 0; i < count; i += ahead) {
+    double value[ahead][kinds];
     HEARTH_UNROLL
-    for (int k = 0; k < ahead; ++k) value[k] = from[(i + k) * step];
+    for (int k = 0; k < ahead; ++k) {
+      HEARTH_UNROLL
+      for (int kind = 0; kind < kinds; ++kind)
+        value[k][kind] = i + k < count ? from[(i + k) * width + kind * columns] : 0.0;
+    }
     HEARTH_UNROLL
-    for (int k = 0; k < ahead; ++k) sum += value[k];
+    for (int k = 0; k < ahead; ++k) {
+      HEARTH_UNROLL
+      for (int kind = 0; kind < kinds; ++kind) sum[kind] += value[k][kind];
+    }
   }
-  for (; i < count; ++i) sum += from[i * step];
-  return sum;
 }
 
 /// This block has left its run's sums of the tile's columns [first, first + count). Whether it is the last of the tile:
@@ -65,16 +70,21 @@ __device__ bool join_runs(const RunSums& sums, std::int64_t tile, std::int64_t r
   unsigned* const counters = sums.counters + tile * (1 + sums.groups);
   const std::int64_t group = run / sums.group_runs, begin = group * sums.group_runs, rest = sums.runs - begin,
                      members = rest < sums.group_runs ? rest : sums.group_runs;
-  const auto each = [&](auto&& f) {
-    for (int i = static_cast<int>(threadIdx.x); i < kinds * count; i += static_cast<int>(blockDim.x))
-      f(i, i / count * sums.columns + first + i % count);
+  // f(column of the tile, sums of the kinds over so many rows of `from`).
+  const auto each = [&](const double* from, std::int64_t rows, auto&& f) {
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+      double sum[kinds] = {};
+      sum_in_order(from + first + i, sums.columns, rows, sums.width, sum);
+      HEARTH_UNROLL
+      for (int kind = 0; kind < kinds; ++kind) f(i, kind, sum[kind]);
+    }
   };
   if (!last_to_arrive(counters + 1 + group, static_cast<unsigned>(members))) return false;
-  each([&](int, std::int64_t at) {
-    sums.group_sums[group * sums.width + at] = sum_in_order(sums.parts + begin * sums.width + at, members, sums.width);
+  each(sums.parts + begin * sums.width, members, [&](int i, int kind, double sum) {
+    sums.group_sums[group * sums.width + kind * sums.columns + first + i] = sum;
   });
   if (!last_to_arrive(counters, static_cast<unsigned>(sums.groups))) return false;
-  each([&](int i, std::int64_t at) { totals[i] = sum_in_order(sums.group_sums + at, sums.groups, sums.width); });
+  each(sums.group_sums, sums.groups, [&](int i, int kind, double sum) { totals[kind * count + i] = sum; });
   __syncthreads();
   return true;
 }

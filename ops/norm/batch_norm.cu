@@ -16,101 +16,102 @@ namespace {
 using namespace cuda;
 using namespace batch_norm_rows;
 
-constexpr std::int64_t sum_blocks = 528;   // of the first stage: few partial sums, yet enough loads under way
-constexpr std::int64_t sum_rows_each = 8;  // rows a thread at least
 constexpr std::int64_t pass_blocks = 1 << 20;
 constexpr std::int64_t pass_rows_each = 16;
 
-// Leaves a unit's two values of a block at partial[which][lane][segment].
-__device__ __forceinline__ void leave_partial(const ColumnTiles& cut, const TilePlace& place, std::int64_t lanes,
-                                              const double (&first)[unit], const double (&second)[unit],
-                                              double* partial) {
-  if (static_cast<int>(threadIdx.x) >= cut.across) return;
-  const int count = lanes_in_unit(lanes, place.unit);
-  HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) {
-    if (k >= count) break;
-    const std::int64_t lane = place.unit * unit + k;
-    partial[lane * cut.segments + place.segment] = first[k];
-    partial[(lanes + lane) * cut.segments + place.segment] = second[k];
-  }
-}
+// The moments' sums, and what they are taken from.
+template <class P>
+constexpr std::size_t moments_shared = LongSums<P, 2>::shared_bytes + sizeof(P) * warp_size* unit;
 
-// First stage of the statistics: mean and sum of squared deviations of a run of rows. Deviations are taken from the
-// thread's own first row.
+// First stage of the statistics: mean and sum of squared deviations of a run of rows, at partial[which][lane][segment].
+// Deviations are taken from the thread's own first row, then all from that of the run.
 template <class T, bool packed>
 __global__ void __launch_bounds__(tile_block, 2)
     batch_norm_moments(const T* x, std::int64_t lanes, ColumnTiles cut, double* partial) {
   using P = acc_t<T>;
-  constexpr int ahead = packed ? 4 : 1;
-  HEARTH_SHARED(double, shared, [tile_block * unit]);
+  constexpr int ahead = packed ? 8 : 1;
   const TilePlace place(cut, blockIdx.x);
   const Walk<packed> walk(cut, place, lanes);
-  const int count = lanes_in_unit(lanes, place.unit);
+  const int count = lanes_in_unit(lanes, place.unit), column = static_cast<int>(threadIdx.x) & (cut.across - 1);
   x += walk.first;
-  Eight<T> origin{}, value[ahead];
-  if (walk.row < walk.end) origin = load_eight<packed>(x + walk.row * walk.lanes, count);
-  LongSums<P> sum, squares;
-  walk.template each_run<ahead>([&](int slot, auto at, auto) { value[slot] = load_eight<packed>(x + at, count); },
-                                [&](int slot, auto, auto) {
+  Held<T> origin{}, value[ahead];
+  if (walk.row < walk.end) origin.template load<packed>(x + walk.row * walk.lanes, count);
+  P* const origins = reinterpret_cast<P*>(dynamic_shared<double>() + LongSums<P, 2>::count * tile_block);
+  if (static_cast<int>(threadIdx.x) < cut.across) {
+    HEARTH_UNROLL
+    for (int k = 0; k < unit; ++k) origins[column * unit + k] = origin[k];
+  }
+  LongSums<P, 2> sums;
+  walk.template each_run<ahead>([&](int slot, auto at, auto) { value[slot].template load<packed>(x + at, count); },
+                                [&](int slot) {
                                   HEARTH_UNROLL
                                   for (int k = 0; k < unit; ++k) {
-                                    const P d = upcast(value[slot].at[k]) - upcast(origin.at[k]);
-                                    sum.part[k] += d;
-                                    squares.part[k] += d * d;
+                                    const P d = value[slot][k] - origin[k];
+                                    sums.part[0][k] += d;
+                                    sums.part[1][k] += d * d;
                                   }
                                 },
-                                [&] {
-                                  sum.carry();
-                                  squares.carry();
-                                });
+                                [&] { sums.carry(); });
+  __syncthreads();
   const double n = walk.count();
-  double mean[unit];
-  HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k) mean[k] = sum.total[k] + n * static_cast<double>(upcast(origin.at[k]));
-  sum_down(mean, shared, cut.across);
-  const std::int64_t begin = place.segment * cut.segment_rows, rest = cut.rows - begin;
-  const double rows = static_cast<double>(rest < cut.segment_rows ? rest : cut.segment_rows);
   HEARTH_UNROLL
   for (int k = 0; k < unit; ++k) {
-    mean[k] /= rows;
-    const double move = mean[k] - static_cast<double>(upcast(origin.at[k]));
-    squares.total[k] += move * (n * move - 2 * sum.total[k]);
+    volatile double &sum = sums.total[k * tile_block], &squares = sums.total[(unit + k) * tile_block];
+    const double move = static_cast<double>(origin[k]) - static_cast<double>(origins[column * unit + k]),
+                 moved = n * move;
+    squares = squares + move * (2 * sum + moved);
+    sum = sum + moved;
   }
-  sum_down(squares.total, shared, cut.across);
-  leave_partial(cut, place, lanes, mean, squares.total, partial);
+  const std::int64_t tile_lane = (place.unit - column) * unit, rest = cut.rows - place.segment * cut.segment_rows;
+  const double rows = static_cast<double>(rest < cut.segment_rows ? rest : cut.segment_rows);
+  each_lane_sum<2>(cut.across, [&](int in_tile, const double(&sum)[2]) {
+    const std::int64_t lane = tile_lane + in_tile;
+    if (lane >= lanes) return;
+    const double move = sum[0] / rows;
+    partial[lane * cut.segments + place.segment] = static_cast<double>(origins[in_tile]) + move;
+    partial[(lanes + lane) * cut.segments + place.segment] = sum[1] - move * sum[0];
+  });
 }
 
-// The partial values of a channel, dealt out among a group of threads: f(value of the first table, of the second, rows
-// that they stand for).
-template <class Group, class F>
-__device__ __forceinline__ void each_partial(const Group& group, const double* partial, std::int64_t channel,
-                                             std::int64_t channels, std::int64_t lanes, const ColumnTiles& cut, F&& f) {
-  const std::int64_t fold = lanes / channels;
-  for (std::int64_t i = group.index(); i < fold * cut.segments; i += group.threads()) {
-    const std::int64_t segment = i % cut.segments, lane = i / cut.segments * channels + channel;
-    const std::int64_t rest = cut.rows - segment * cut.segment_rows;
-    f(partial[lane * cut.segments + segment], partial[(lanes + lane) * cut.segments + segment],
-      static_cast<double>(rest < cut.segment_rows ? rest : cut.segment_rows));
-  }
-}
-
-// Second stage: a warp a channel, or a block where partial values are many.
+// Second stage: a warp a channel, or a block where partial values are many. Deviations are taken from the first run's
+// mean, so that one pass does.
 template <class P, class Group>
 __global__ void batch_norm_finish(Group group, const double* partial, std::int64_t channels, std::int64_t lanes,
                                   ColumnTiles cut, double values, Coefficients<P> to) {
+  constexpr int ahead = 4;
   const std::int64_t c = group.first_row();
   if (c >= channels) return;
+  const ChannelTerms<P> terms(to, c);
+  const int segments = static_cast<int>(cut.segments), threads = group.threads();
+  const double first_mean = partial[c * segments], origin = first_mean - first_mean == 0 ? first_mean : 0.0;
+  const double last_rows = static_cast<double>(cut.rows - (segments - 1) * cut.segment_rows);
   double sum = 0, squares = 0;
-  each_partial(group, partial, c, channels, lanes, cut, [&](double mean, double, double rows) { sum += rows * mean; });
-  const double mean = group.template reduce<Sum>(sum, 0.0) / values;
-  each_partial(group, partial, c, channels, lanes, cut, [&](double part_mean, double part_squares, double rows) {
-    squares += part_squares + rows * (part_mean - mean) * (part_mean - mean);
-  });
+  for (std::int64_t lane = c; lane < lanes; lane += channels) {
+    const double *const means = partial + lane * segments, *const parts = means + lanes * segments;
+    for (int first = group.index(); first < segments; first += ahead * threads) {
+      double mean[ahead], part[ahead];
+      HEARTH_UNROLL
+      for (int k = 0; k < ahead; ++k) {
+        const int segment = first + k * threads;
+        mean[k] = segment < segments ? means[segment] : origin;
+        part[k] = segment < segments ? parts[segment] : 0.0;
+      }
+      HEARTH_UNROLL
+      for (int k = 0; k < ahead; ++k) {
+        const bool last = first + k * threads == segments - 1;
+        const double move = mean[k] - origin, moved = (last ? last_rows : static_cast<double>(cut.segment_rows)) * move;
+        sum += moved;
+        squares += part[k] + moved * move;
+      }
+    }
+  }
+  sum = group.template reduce<Sum>(sum, 0.0);
   squares = group.template reduce<Sum>(squares, 0.0);
   if (group.index() != 0) return;
+  const double move = sum / values;
+  squares -= move * sum;
   const double variance = squares > 0 || squares != squares ? squares / values : 0.0;
-  store_statistics(to, channels, c, mean, variance, values);
+  store_statistics(to, terms, channels, c, origin + move, variance, values);
 }
 
 // Coefficients from the running statistics: a thread a channel.
@@ -118,7 +119,8 @@ template <class P>
 __global__ void batch_norm_evaluate(std::int64_t channels, Coefficients<P> to) {
   const std::int64_t c = global_thread();
   if (c >= channels) return;
-  store_coefficients(to, channels, c, static_cast<double>(to.running_mean[c]), static_cast<double>(to.running_var[c]));
+  const ChannelTerms<P> terms(to, c);
+  store_coefficients(to, terms, channels, c, terms.running_mean, terms.running_var);
 }
 
 // y = relu?((x - mean) scale + shift + residual), and the bits of what is above 0: 2 or 3 * sizeof(T) bytes an element.
@@ -159,37 +161,33 @@ __global__ void __launch_bounds__(tile_block, 2)
 template <class T, class Form>
 __global__ void __launch_bounds__(tile_block, 2)
     batch_norm_grad_moments(Form form, const T* x, const T* dy, const acc_t<T>* table, std::int64_t channels,
-                            std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut, RunSums sums,
+                            std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut, RunSums runs,
                             GradientSums<acc_t<T>> norm) {
   using P = acc_t<T>;
   constexpr bool packed = Form::packed;
   constexpr int ahead = packed ? 4 : 1;
-  HEARTH_SHARED(double, shared, [tile_block * unit]);
   const TilePlace place(cut, blockIdx.x);
   const UnitOfLanes<T> of(place, table, channels, lanes);
   const Walk<packed> walk(cut, place, lanes);
-  Eight<T> value[ahead], slope[ahead];
+  Held<T> value[ahead], slope[ahead];
   unsigned bits[ahead] = {};
-  LongSums<P> sum, product;
+  LongSums<P, 2> sums;
   walk.template each_run<ahead>(
       [&](int slot, auto at, auto byte) {
-        value[slot] = load_eight<packed>(x + walk.first + at, of.count);
-        slope[slot] = load_eight<packed>(dy + walk.first + at, of.count);
+        value[slot].template load<packed>(x + walk.first + at, of.count);
+        slope[slot].template load<packed>(dy + walk.first + at, of.count);
         if (form.gate == ReluGate::from_mask) bits[slot] = mask[walk.first_byte + byte];
       },
-      [&](int slot, auto, auto) {
+      [&](int slot) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          const P g = pass(form, of, k, value[slot].at[k], slope[slot].at[k], bits[slot]);
-          sum.part[k] += g;
-          product.part[k] += g * (upcast(value[slot].at[k]) - of.mean[k]);
+          const P value_k = value[slot][k], g = pass(form, of, k, value_k, slope[slot][k], bits[slot]);
+          sums.part[0][k] += g;
+          sums.part[1][k] += g * (value_k - of.mean[k]);
         }
       },
-      [&] {
-        sum.carry();
-        product.carry();
-      });
-  finish_gradient(sums, norm, cut, place, sum.total, product.total, shared);
+      [&] { sums.carry(); });
+  finish_gradient(runs, norm, cut);
 }
 
 // dx = scale (g - a - b (x - mean)), and g for the residual where wanted; either may be dy. 3 or 4 * sizeof(T) bytes an
@@ -228,7 +226,7 @@ __global__ void __launch_bounds__(tile_block, 2)
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
           const P value_k = upcast(value[slot].at[k]);
-          g[k] = pass(form, of, k, value[slot].at[k], slope[slot].at[k], bits[slot]);
+          g[k] = pass(form, of, k, value_k, upcast(slope[slot].at[k]), bits[slot]);
           result[k] = folded ? of.scale[k] * g[k] - (b[k] * value_k + a[k])
                              : of.scale[k] * (g[k] - a[k] - (value_k - of.mean[k]) * b[k]);
         }
@@ -284,7 +282,7 @@ void visit_gate(bool packed, const FoundGate& found, F&& f) {
 }
 
 constexpr int finish_block = 128;
-constexpr std::int64_t many_partials = 1024;  // of a channel: a block's work
+constexpr std::int64_t many_partials = 128;  // of a channel: a block's work
 
 template <class P>
 void finish(cuda::Stream& stream, const Tensor& partial, std::int64_t channels, std::int64_t lanes,
@@ -315,7 +313,8 @@ void batch_norm_coefficients(cuda::Stream& stream, const Tensor& x, const Channe
     const ColumnTiles cut = cut_for_sums(folded);
     const Tensor partial = Tensor::empty({2, folded.lanes, cut.segments}, DType::f64, x.device());
     visit_lanes(x.dtype(), folded, cut, {x.bytes()}, [&]<class T>(bool packed) {
-      launch(stream, "batch_norm_moments", {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, partial)},
+      launch(stream, "batch_norm_moments",
+             {blocks_for(cut.blocks(), 1), tile_block, moments_shared<acc_t<T>>, bytes_of(x, partial)},
              packed ? batch_norm_moments<T, sizeof(T) < sizeof(double)> : batch_norm_moments<T, false>, x.data<T>(),
              folded.lanes, cut, partial.data<double>());
     });
@@ -365,7 +364,7 @@ void batch_norm_grad_sums(cuda::Stream& stream, const BatchNormSaved& saved, con
   visit_lanes(x.dtype(), folded, cut, {x.bytes(), dy.bytes()}, [&]<class T>(bool packed) {
     visit_gate<T, false>(packed, FoundGate{saved.gate, false}, [&](auto form) {
       launch(stream, "batch_norm_grad_moments",
-             {blocks_for(cut.blocks(), 1), tile_block, 0,
+             {blocks_for(cut.blocks(), 1), tile_block, LongSums<acc_t<T>, 2>::shared_bytes,
               bytes_of(x, dy, saved.mask) + sums.bytes() + bytes_of_gradient(norm)},
              batch_norm_grad_moments<T, decltype(form)>, form, x.data<T>(), dy.data<T>(), coefficients.data<acc_t<T>>(),
              folded.channels, folded.lanes, data_or_null<std::uint8_t>(saved.mask), cut, sums,

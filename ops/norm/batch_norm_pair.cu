@@ -13,8 +13,6 @@ namespace {
 using namespace cuda;
 using namespace batch_norm_rows;
 
-constexpr std::int64_t sum_blocks = 528;
-constexpr std::int64_t sum_rows_each = 8;
 constexpr std::int64_t pass_blocks = 1 << 20;
 constexpr std::int64_t pass_rows_each = 16;
 
@@ -69,42 +67,34 @@ template <class T, bool packed>
 __global__ void __launch_bounds__(tile_block, packed && sizeof(T) == 2 ? 2 : 1)
     batch_norm_pair_grad_moments(const T* a, const T* b, const T* dy, const acc_t<T>* a_table, const acc_t<T>* b_table,
                                  std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut,
-                                 RunSums sums, GradientSums<acc_t<T>> of_a, GradientSums<acc_t<T>> of_b) {
+                                 RunSums runs, GradientSums<acc_t<T>> of_a, GradientSums<acc_t<T>> of_b) {
   using P = acc_t<T>;
   constexpr int ahead = rows_ahead<packed>;
-  HEARTH_SHARED(double, shared, [tile_block * unit]);
   const TilePlace place(cut, blockIdx.x);
   const int count = lanes_in_unit(lanes, place.unit);
   const Means<P> a_mean(a_table, channels, place, count), b_mean(b_table, channels, place, count);
   const Walk<packed> walk(cut, place, lanes);
-  Eight<T> a_value[ahead], b_value[ahead], slope[ahead];
+  Held<T> a_value[ahead], b_value[ahead], slope[ahead];
   unsigned bits[ahead] = {};
-  LongSums<P> sum, a_product, b_product;
+  LongSums<P, 3> sums;
   walk.template each_run<ahead>(
       [&](int slot, auto at, auto byte) {
-        a_value[slot] = load_eight<packed>(a + walk.first + at, count);
-        b_value[slot] = load_eight<packed>(b + walk.first + at, count);
-        slope[slot] = load_eight<packed>(dy + walk.first + at, count);
+        a_value[slot].template load<packed>(a + walk.first + at, count);
+        b_value[slot].template load<packed>(b + walk.first + at, count);
+        slope[slot].template load<packed>(dy + walk.first + at, count);
         bits[slot] = mask[walk.first_byte + byte];
       },
-      [&](int slot, auto, auto) {
+      [&](int slot) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          const P g = (bits[slot] >> k & 1u) != 0 ? upcast(slope[slot].at[k]) : P(0);
-          sum.part[k] += g;
-          a_product.part[k] += g * (upcast(a_value[slot].at[k]) - a_mean.at[k]);
-          b_product.part[k] += g * (upcast(b_value[slot].at[k]) - b_mean.at[k]);
+          const P g = (bits[slot] >> k & 1u) != 0 ? slope[slot][k] : P(0);
+          sums.part[0][k] += g;
+          sums.part[1][k] += g * (a_value[slot][k] - a_mean.at[k]);
+          sums.part[2][k] += g * (b_value[slot][k] - b_mean.at[k]);
         }
       },
-      [&] {
-        sum.carry();
-        a_product.carry();
-        b_product.carry();
-      });
-  leave_sum(sums, cut, place, 0, sum.total, shared);
-  leave_sum(sums, cut, place, 1, a_product.total, shared);
-  leave_sum(sums, cut, place, 2, b_product.total, shared);
-  finish_sums<3>(sums, cut, channels, shared, [&](std::int64_t c, const double(&total)[3]) {
+      [&] { sums.carry(); });
+  finish_sums<3>(runs, cut, channels, [&](std::int64_t c, const double(&total)[3]) {
     of_a.store(c, total[0], total[1]);
     of_b.store(c, total[0], total[2]);
   });
@@ -211,7 +201,7 @@ void batch_norm_pair_grad_sums(Stream& stream, const BatchNormGradient& a, const
   visit_pair(dy, folded, cut, {a.x.bytes(), b.x.bytes(), dy.bytes()}, [&]<class T, bool packed>() {
     using P = acc_t<T>;
     launch(stream, "batch_norm_pair_grad_moments",
-           {blocks_for(cut.blocks(), 1), tile_block, 0,
+           {blocks_for(cut.blocks(), 1), tile_block, LongSums<P, 3>::shared_bytes,
             bytes_of(a.x, b.x, dy, mask) + sums.bytes() + bytes_of_gradient(a) + bytes_of_gradient(b)},
            batch_norm_pair_grad_moments<T, packed>, a.x.data<T>(), b.x.data<T>(), dy.data<T>(),
            a.coefficients.data<P>(), b.coefficients.data<P>(), folded.channels, folded.lanes, mask.data<std::uint8_t>(),

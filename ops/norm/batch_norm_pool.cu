@@ -16,7 +16,6 @@ using namespace cuda;
 using namespace batch_norm_rows;
 using namespace pool_windows;
 
-constexpr std::int64_t sum_blocks = 528;
 constexpr std::int64_t pass_lines = 4;
 constexpr int run_pixels = 32;  // that a thread sums in f32
 
@@ -125,30 +124,26 @@ __device__ __forceinline__ void each_gradient(const Windows& s, const LinesOfBlo
 template <class T>
 __global__ void __launch_bounds__(tile_block, 2)
     batch_norm_pool_grad_moments(PoolShape shape, const T* x, const acc_t<T>* table, const std::uint8_t* taps,
-                                 const T* dy, ColumnTiles cut, RunSums sums, GradientSums<acc_t<T>> norm) {
+                                 const T* dy, ColumnTiles cut, RunSums runs, GradientSums<acc_t<T>> norm) {
   using P = acc_t<T>;
-  HEARTH_SHARED(double, shared, [tile_block * unit]);
   const Windows s(shape, unit);
   const TilePlace place(cut, blockIdx.x);
   const LinesOfBlock of(cut, place);
   P mean[unit] = {};
   if (of.inside) load_unit(table + of.channel, mean);
-  LongSums<P> sum, product;
+  LongSums<P, 2> sums;
   each_gradient(
       s, of, cut.down, dy, taps,
       [&](int at, const P(&g)[unit]) {
         const Eight<T> value = load_eight<true>(x + at, unit);
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {
-          sum.part[k] += g[k];
-          product.part[k] += g[k] * (upcast(value.at[k]) - mean[k]);
+          sums.part[0][k] += g[k];
+          sums.part[1][k] += g[k] * (upcast(value.at[k]) - mean[k]);
         }
       },
-      [&] {
-        sum.carry();
-        product.carry();
-      });
-  finish_gradient(sums, norm, cut, place, sum.total, product.total, shared);
+      [&] { sums.carry(); });
+  finish_gradient(runs, norm, cut);
 }
 
 template <class T>
@@ -206,7 +201,8 @@ void batch_norm_pool_grad_sums(Stream& stream, const PoolShape& shape, const Ten
   const BatchNormGradient norm{x, coefficients, rstd, d_gamma, d_beta, corrections};
   visit_dtype("batch_norm_pool", x.dtype(), Floats{}, [&]<class T>() {
     launch(stream, "batch_norm_pool_grad_moments",
-           {blocks_for(cut.blocks(), 1), tile_block, 0, bytes_of(x, taps, dy) + sums.bytes() + bytes_of_gradient(norm)},
+           {blocks_for(cut.blocks(), 1), tile_block, LongSums<acc_t<T>, 2>::shared_bytes,
+            bytes_of(x, taps, dy) + sums.bytes() + bytes_of_gradient(norm)},
            batch_norm_pool_grad_moments<T>, shape, x.data<T>(), coefficients.data<acc_t<T>>(),
            taps.data<std::uint8_t>(), dy.data<T>(), cut, sums, gradient_sums<acc_t<T>>(norm, x.size() / shape.c));
   });

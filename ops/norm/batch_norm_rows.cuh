@@ -14,6 +14,11 @@ using namespace cuda;
 
 constexpr int unit = 8;  // lanes a thread
 
+// Of a pass that sums: all blocks run at once, two on each of an H100's 132 multiprocessors or nearly so. More would be
+// more partial sums, and a second start.
+constexpr std::int64_t sum_blocks = 256;
+constexpr std::int64_t sum_rows_each = 8;  // rows a thread at least
+
 // The lanes of `unit` that exist: 8, fewer at the end of a row, 0 beyond it.
 __device__ __forceinline__ int lanes_in_unit(std::int64_t lanes, std::int64_t index) {
   const std::int64_t rest = lanes - index * unit;
@@ -67,6 +72,38 @@ __device__ __forceinline__ Eight<T> load_eight(const T* p, int count) {
   return eight;
 }
 
+// The same where a loop asks for them rounds before it uses them: nvcc would take 16-bit elements apart at once, and so
+// wait for them.
+template <class T>
+struct Held {
+  Eight<T> eight;
+
+  template <bool packed>
+  __device__ __forceinline__ void load(const T* p, int count) {
+    eight = load_eight<packed>(p, count);
+  }
+  __device__ acc_t<T> operator[](int k) const { return upcast(eight.at[k]); }
+};
+template <class T>
+requires(sizeof(T) == 2) struct Held<T> {
+  unsigned words[unit / 2];
+
+  template <bool packed>
+  __device__ __forceinline__ void load(const T* p, int count) {
+    if constexpr (packed) {
+      const uint4 four = *reinterpret_cast<const uint4*>(p);
+      words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
+    } else {
+      HEARTH_UNROLL
+      for (int k = 0; k < unit; k += 2)
+        words[k / 2] = (k < count ? p[k].bits : 0u) | (k + 1 < count ? p[k + 1].bits : 0u) << 16;
+    }
+  }
+  __device__ float operator[](int k) const {
+    return upcast(T::from_bits(static_cast<std::uint16_t>(words[k / 2] >> k % 2 * 16)));
+  }
+};
+
 template <bool packed, class T>
 __device__ __forceinline__ void store_eight(T* p, int count, const acc_t<T> (&value)[unit]) {
   if constexpr (packed) {
@@ -118,11 +155,12 @@ struct UnitOfLanes {
 
 // dy of lane k where the ReLU was open, as the gradient finds it: bit k of `bits`, or from x.
 template <class Form, class T>
-__device__ __forceinline__ acc_t<T> pass(const Form& form, const UnitOfLanes<T>& of, int k, T x, T dy, unsigned bits) {
-  const bool open = form.gate == ReluGate::from_input  ? of.normal(k, upcast(x)) > acc_t<T>(0)
+__device__ __forceinline__ acc_t<T> pass(const Form& form, const UnitOfLanes<T>& of, int k, acc_t<T> x, acc_t<T> dy,
+                                         unsigned bits) {
+  const bool open = form.gate == ReluGate::from_input  ? of.normal(k, x) > acc_t<T>(0)
                     : form.gate == ReluGate::from_mask ? (bits >> k & 1u) != 0
                                                        : true;
-  return open ? upcast(dy) : acc_t<T>(0);
+  return open ? dy : acc_t<T>(0);
 }
 
 // This thread's rows, counted from the first of its block. Offsets from there fit 32 bits where packs are used.
@@ -165,52 +203,101 @@ struct Walk {
       byte += down * units;
     }
   }
-  // The same for all rows; pause() behind each run, which is short enough to be summed in f32.
+  // load(slot, element, byte of the mask), then use(slot), for all rows. Each slot is asked for again as soon as it is
+  // used, so that `ahead` rows are always under way. pause() behind each run, which is short enough to be summed in
+  // f32.
   template <int ahead, class Load, class Use, class Pause>
   __device__ __forceinline__ void each_run(Load&& load, Use&& use, Pause&& pause) const {
-    const Offset step = 32 * down;
-    for (Offset from = row; from < end; from += step) {
-      each<ahead>(from, end - from < step ? end : from + step, load, use);
-      pause();
-    }
-  }
-};
-
-// Sums in acc_t that go to f64 now and then.
-template <class P>
-struct LongSums {
-  P part[unit] = {};
-  double total[unit] = {};
-
-  __device__ void carry() {
+    constexpr int run = 32;
+    const Offset row_lanes = down * lanes, row_units = down * units;
+    Offset from = row, at = row * lanes, byte = row * units;
     HEARTH_UNROLL
-    for (int k = 0; k < unit; ++k) {
-      total[k] += static_cast<double>(part[k]);
-      part[k] = 0;
+    for (int slot = 0; slot < ahead; ++slot)
+      if (from + slot * down < end) load(slot, at + slot * row_lanes, byte + slot * row_units);
+    for (int used = ahead; from + (2 * ahead - 1) * down < end; from += ahead * down, used += ahead) {
+      at += ahead * row_lanes;
+      byte += ahead * row_units;
+      HEARTH_UNROLL
+      for (int slot = 0; slot < ahead; ++slot) {
+        use(slot);
+        load(slot, at + slot * row_lanes, byte + slot * row_units);
+      }
+      if (used % run == 0) pause();
+    }
+    for (; from < end; from += ahead * down) {
+      at += ahead * row_lanes;
+      byte += ahead * row_units;
+      HEARTH_UNROLL
+      for (int slot = 0; slot < ahead; ++slot) {
+        if (from + slot * down < end) use(slot);
+        if (from + (ahead + slot) * down < end) load(slot, at + slot * row_lanes, byte + slot * row_units);
+      }
+    }
+    pause();
+  }
+};
+
+// Sums of `kinds` kinds and eight lanes, in acc_t; now and then they go to f64, in the block's dynamic shared memory.
+// What that takes is kept from a thread's registers, which hold the loads under way.
+template <class P, int kinds>
+struct LongSums {
+  static constexpr int count = kinds * unit;
+  static constexpr std::size_t shared_bytes = sizeof(double) * count * tile_block;
+  P part[kinds][unit] = {};
+  volatile double* total;  // or nvcc would keep them in registers after all
+
+  __device__ LongSums() : total(dynamic_shared<double>() + threadIdx.x) {
+    HEARTH_UNROLL
+    for (int i = 0; i < count; ++i) total[i * tile_block] = 0;
+  }
+  __device__ void carry() {
+    constexpr int at_once = 4;
+    HEARTH_UNROLL
+    for (int first = 0; first < count; first += at_once) {
+      double value[at_once];
+      HEARTH_UNROLL
+      for (int i = 0; i < at_once; ++i) value[i] = total[(first + i) * tile_block];
+      HEARTH_UNROLL
+      for (int i = 0; i < at_once; ++i) {
+        P& from = part[(first + i) / unit][(first + i) % unit];
+        total[(first + i) * tile_block] = value[i] + static_cast<double>(from);
+        from = 0;
+      }
     }
   }
 };
 
-// Leaves the sum of a kind over this block's rows, by lane. `shared` holds 256 * unit values. All threads of the block
-// call.
-__device__ __forceinline__ void leave_sum(const RunSums& sums, const ColumnTiles& cut, const TilePlace& place, int kind,
-                                          double (&value)[unit], double* shared) {
-  sum_down(value, shared, cut.across);
-  if (static_cast<int>(threadIdx.x) >= cut.across) return;
-  const int count = lanes_in_unit(sums.columns, place.unit);
-  HEARTH_UNROLL
-  for (int k = 0; k < unit; ++k)
-    if (k < count) *sums.at(place.segment, kind, place.unit * unit + k) = value[k];
+// use(lane of the tile, sums of the kinds over the block) for each lane, by some thread; rows are added in order. All
+// threads of the block call, after their last carry().
+template <int kinds, class Use>
+__device__ __forceinline__ void each_lane_sum(int across, Use&& use) {
+  const double* const shared = dynamic_shared<double>();
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < across * unit; i += tile_block) {
+    const int column = i & (across - 1), k = i / across;
+    double sum[kinds] = {};
+    for (int thread = column; thread < tile_block; thread += across) {
+      HEARTH_UNROLL
+      for (int kind = 0; kind < kinds; ++kind) sum[kind] += shared[(kind * unit + k) * tile_block + thread];
+    }
+    use(column * unit + k, sum);
+  }
 }
 
-// What follows when all kinds are left: in the last block of a tile store(channel, totals of the kinds) for each
-// channel.
+// Leaves a block's sums of its run of rows; in the last block of a tile store(channel, totals of the kinds) for each
+// channel. All threads of the block call, after their last carry().
 template <int kinds, class Store>
 __device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTiles& cut, std::int64_t channels,
-                                            double* shared, Store&& store) {
+                                            Store&& store) {
+  double* const shared = dynamic_shared<double>();
   const unsigned tiles = static_cast<unsigned>(cut.tiles), tile = blockIdx.x % tiles, segment = blockIdx.x / tiles;
   const std::int64_t first = static_cast<std::int64_t>(tile) * cut.across * unit, rest = sums.columns - first;
   const int count = static_cast<int>(rest < cut.across * unit ? rest : cut.across * unit);
+  each_lane_sum<kinds>(cut.across, [&](int lane, const double(&sum)[kinds]) {
+    HEARTH_UNROLL
+    for (int kind = 0; kind < kinds; ++kind)
+      if (lane < count) *sums.at(segment, kind, first + lane) = sum[kind];
+  });
   if (!join_runs<kinds>(sums, tile, segment, first, count, shared)) return;
   // Rows that are folded lie in one tile.
   const int own = count < channels ? count : static_cast<int>(channels);
@@ -227,11 +314,8 @@ __device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTil
 // Both for the sums of g and of g (x - mean).
 template <class P>
 __device__ __forceinline__ void finish_gradient(const RunSums& sums, const GradientSums<P>& norm,
-                                                const ColumnTiles& cut, const TilePlace& place, double (&sum)[unit],
-                                                double (&product)[unit], double* shared) {
-  leave_sum(sums, cut, place, 0, sum, shared);
-  leave_sum(sums, cut, place, 1, product, shared);
-  finish_sums<2>(sums, cut, norm.channels, shared,
+                                                const ColumnTiles& cut) {
+  finish_sums<2>(sums, cut, norm.channels,
                  [&](std::int64_t c, const double(&total)[2]) { norm.store(c, total[0], total[1]); });
 }
 

@@ -21,7 +21,7 @@ __global__ void batch_norm_from_sums(const float* sums, std::int64_t channels, d
   if (sums != nullptr) {
     const double mean = static_cast<double>(sums[c]) / values;
     const double variance = static_cast<double>(sums[channels + c]) / values - mean * mean;
-    store_statistics(to, channels, c, mean, variance < 0 ? 0.0 : variance, values);
+    store_statistics(to, ChannelTerms<P>(to, c), channels, c, mean, variance < 0 ? 0.0 : variance, values);
   }
   const P mean = to.table[c], scale = to.table[channels + c];
   folded[c] = cast_down<f16>(static_cast<float>(scale));

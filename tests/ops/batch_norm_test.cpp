@@ -280,6 +280,45 @@ TEST(BatchNormOnDevices, AMeanOfManyDeviationsKeepsItsDigits) {
   }
 }
 
+// More rows than a block's threads sum at once.
+TEST(BatchNormOnDevices, LongRunsOfRowsAreSummedInFull) {
+  const std::int64_t rows = 41003, channels = 264;
+  const auto x_at = [](std::int64_t r, std::int64_t c) { return static_cast<double>((r * 37 + c * 11) % 61) / 8 - 3; };
+  const auto dy_at = [](std::int64_t r, std::int64_t c) { return static_cast<double>((r * 13 + c * 7) % 29) / 16; };
+  std::vector<f16> values, slopes;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      values.emplace_back(static_cast<float>(x_at(r, c)));
+      slopes.emplace_back(static_cast<float>(dy_at(r, c)));
+    }
+  for (const Device device : devices()) {
+    const Tensor x = Tensor::of({rows, channels}, values).to(device),
+                 dy = Tensor::of({rows, channels}, slopes).to(device);
+    const Tensor gamma = requires_grad(Tensor::full({channels}, 1.0, DType::f32, device)),
+                 beta = requires_grad(Tensor::zeros({channels}, DType::f32, device));
+    const Tensor mean = Tensor::zeros({channels}, DType::f32, device), variance = mean.clone();
+    backward(batch_norm(x, gamma, beta, {.momentum = 1.0, .eps = 0.0}, mean, variance), dy);
+    const std::vector<double> means = mean.to_doubles(), variances = variance.to_doubles(),
+                              d_gamma = grad_of(gamma).to_doubles(), d_beta = grad_of(beta).to_doubles();
+    for (std::int64_t c = 0; c < channels; c += 37) {
+      const auto at = static_cast<std::size_t>(c), n = static_cast<std::size_t>(rows);
+      double sum = 0, squares = 0, slope = 0, product = 0;
+      for (std::int64_t r = 0; r < rows; ++r) sum += x_at(r, c);
+      sum /= static_cast<double>(n);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const double d = x_at(r, c) - sum;
+        squares += d * d;
+        slope += dy_at(r, c);
+        product += dy_at(r, c) * d;
+      }
+      EXPECT_NEAR(means[at], sum, 1e-6) << device << " " << c;
+      EXPECT_NEAR(variances[at], squares / static_cast<double>(n - 1), 1e-5) << device << " " << c;
+      EXPECT_NEAR(d_beta[at], slope, 1e-6 * slope) << device << " " << c;
+      EXPECT_NEAR(d_gamma[at], product / std::sqrt(squares / static_cast<double>(n)), 0.02) << device << " " << c;
+    }
+  }
+}
+
 TEST(BatchNorm, OneOutlierDoesNotSpoilTheRest) {
   // 1e4 in the first row, then +-1: a shift by the first row would lose the small values' squares.
   std::vector<double> values(4096 * 2, 0.0);
