@@ -120,7 +120,8 @@ __device__ __forceinline__ T cast_down(acc_t<T> value) {
   return T(value);
 }
 
-/// Two values in a word as they lie in memory, the first in its lower half. On a device one instruction.
+/// Two values in a word as they lie in memory, the first in its lower half; a NaN is 0x7fff. On a device one
+/// instruction.
 template <class T>
 __device__ __forceinline__ unsigned cast_down_two(float first, float second) {
 #if defined(__CUDACC__)
@@ -131,7 +132,10 @@ __device__ __forceinline__ unsigned cast_down_two(float first, float second) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
 #else
-  return static_cast<unsigned>(cast_down<T>(first).bits) | static_cast<unsigned>(cast_down<T>(second).bits) << 16;
+  const auto bits = [](float value) {
+    return value == value ? static_cast<unsigned>(cast_down<T>(value).bits) : 0x7fffu;
+  };
+  return bits(first) | bits(second) << 16;
 #endif
 }
 

@@ -100,31 +100,6 @@ __global__ void __launch_bounds__(tile_block, packed && sizeof(T) == 2 ? 2 : 1)
   });
 }
 
-// How dx of a unit of lanes follows from g and x: scale g - (slope x + shift), with the mean apart where it is not
-// folded.
-template <class T>
-struct GradientOfLanes {
-  using P = acc_t<T>;
-  static constexpr bool folded = sizeof(T) == 2;
-  P mean[unit], scale[unit], shift[unit], slope[unit];
-
-  __device__ GradientOfLanes(const P* table, const P* corrections, std::int64_t channels, std::int64_t first,
-                             int count) {
-    load_table(table, 0, channels, first, count, mean);
-    load_table(table, 1, channels, first, count, scale);
-    load_table(corrections, 0, channels, first, count, shift);
-    load_table(corrections, 1, channels, first, count, slope);
-    HEARTH_UNROLL
-    for (int k = 0; folded && k < unit; ++k) {
-      shift[k] = scale[k] * (shift[k] - slope[k] * mean[k]);
-      slope[k] *= scale[k];
-    }
-  }
-  __device__ P dx(int k, P x, P g) const {
-    return folded ? scale[k] * g - (slope[k] * x + shift[k]) : scale[k] * (g - shift[k] - (x - mean[k]) * slope[k]);
-  }
-};
-
 // 5 * sizeof(T) bytes an element.
 template <class T, bool packed>
 __global__ void __launch_bounds__(tile_block, 2)

@@ -163,6 +163,42 @@ __device__ __forceinline__ acc_t<T> pass(const Form& form, const UnitOfLanes<T>&
   return open ? dy : acc_t<T>(0);
 }
 
+// How dx of a unit of lanes follows from g and x: scale g - (slope x + shift), with the mean apart where it is not
+// folded.
+template <class T>
+struct GradientOfLanes {
+  using P = acc_t<T>;
+  static constexpr bool folded = sizeof(T) == 2;
+  P mean[unit], scale[unit], shift[unit], slope[unit];
+
+  __device__ GradientOfLanes(const P* table, const P* corrections, std::int64_t channels, std::int64_t first,
+                             int count) {
+    load_table(table, 0, channels, first, count, mean);
+    load_table(table, 1, channels, first, count, scale);
+    load_table(corrections, 0, channels, first, count, shift);
+    load_table(corrections, 1, channels, first, count, slope);
+    fold();
+  }
+  // Of eight channels, where lanes are no more than that.
+  __device__ GradientOfLanes(const P* table, const P* corrections, int channels, int first) {
+    load_unit(table + first, mean);
+    load_unit(table + channels + first, scale);
+    load_unit(corrections + first, shift);
+    load_unit(corrections + channels + first, slope);
+    fold();
+  }
+  __device__ void fold() {
+    HEARTH_UNROLL
+    for (int k = 0; folded && k < unit; ++k) {
+      shift[k] = scale[k] * (shift[k] - slope[k] * mean[k]);
+      slope[k] *= scale[k];
+    }
+  }
+  __device__ P dx(int k, P x, P g) const {
+    return folded ? scale[k] * g - (slope[k] * x + shift[k]) : scale[k] * (g - shift[k] - (x - mean[k]) * slope[k]);
+  }
+};
+
 // This thread's rows, counted from the first of its block. Offsets from there fit 32 bits where packs are used.
 template <bool packed>
 struct Walk {

@@ -77,7 +77,10 @@ std::vector<Tensor> step_of(const Case& c, Tensor (*run)(const Case&, const Tens
 
 OP_TEST(BatchNormPoolIsTwoOps) {
   if (!current_site().device.is_cuda()) return;
-  for (const Case& c : cases()) {
+  std::vector<Case> all = cases();
+  // More windows side by side than a block has threads for, and more below each other than a thread takes.
+  all.push_back({{2, 20, 67, 64}, {.kernel = 3, .stride = 2, .padding = 1}});
+  for (const Case& c : all) {
     SCOPED_TRACE(testing::Message() << "x " << c.x);
     const std::vector<Tensor> found = step_of(c, one_op), expected = step_of(c, two_ops);
     EXPECT_EQ(found[0].to_doubles(), expected[0].to_doubles());
@@ -108,12 +111,15 @@ class CudaBatchNormPool : public testing::Test {
 };
 
 TEST_F(CudaBatchNormPool, NaNWins) {
-  Tensor x = Tensor::full(stem.x, 1.0, DType::f32);
-  x.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-  const Tensor gamma = Tensor::full({16}, 1.0, DType::f32, gpu), on_gpu = x.to(gpu);
-  const std::vector<double> y = one_op(stem, on_gpu, gamma, gamma).to_doubles();
-  EXPECT_TRUE(std::isnan(y[0]));
-  EXPECT_FALSE(std::isnan(y[1]));
+  const Tensor gamma = Tensor::full({16}, 1.0, DType::f32, gpu);
+  for (const float nan : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()})
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      Tensor x = Tensor::full(stem.x, 1.0, DType::f32);
+      x.data<float>()[0] = nan;
+      const std::vector<double> y = one_op(stem, x.to(dtype).to(gpu), gamma, gamma).to_doubles();
+      EXPECT_TRUE(std::isnan(y[0])) << dtype;
+      EXPECT_FALSE(std::isnan(y[1])) << dtype;
+    }
 }
 
 TEST_F(CudaBatchNormPool, SaysWhatItIsNotFor) {
