@@ -41,11 +41,10 @@ inline RunSums run_sums(Stream& stream, int kinds, std::int64_t columns, std::in
   return {parts, parts + runs * width, arrival_counters(stream), width, columns, runs, group, groups};
 }
 
-/// The sums of `count` values of each kind, in order; many are asked for at once, those of all kinds.
-template <int kinds>
+/// The sums of `count` values of each kind, in order; `ahead` are asked for at once, of all kinds.
+template <int kinds, int ahead>
 __device__ __forceinline__ void sum_in_order(const double* from, std::int64_t columns, std::int64_t count,
                                              std::int64_t width, double (&sum)[kinds]) {
-  constexpr int ahead = 32 / kinds;
   for (std::int64_t i = 0; i < count; i += ahead) {
     double value[ahead][kinds];
     HEARTH_UNROLL
@@ -63,8 +62,9 @@ __device__ __forceinline__ void sum_in_order(const double* from, std::int64_t co
 }
 
 /// This block has left its run's sums of the tile's columns [first, first + count). Whether it is the last of the tile:
-/// then `totals`, shared memory [kinds, count], becomes the sums over all runs. All threads of the block call.
-template <int kinds>
+/// then `totals`, shared memory [kinds, count], becomes the sums over all runs. All threads of the block call. Where
+/// registers are free, runs of a group may all be asked for at once.
+template <int kinds, int ahead = 8>
 __device__ bool join_runs(const RunSums& sums, std::int64_t tile, std::int64_t run, std::int64_t first, int count,
                           double* totals) {
   unsigned* const counters = sums.counters + tile * (1 + sums.groups);
@@ -74,7 +74,7 @@ __device__ bool join_runs(const RunSums& sums, std::int64_t tile, std::int64_t r
   const auto each = [&](const double* from, std::int64_t rows, auto&& f) {
     for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
       double sum[kinds] = {};
-      sum_in_order(from + first + i, sums.columns, rows, sums.width, sum);
+      sum_in_order<kinds, ahead>(from + first + i, sums.columns, rows, sums.width, sum);
       HEARTH_UNROLL
       for (int kind = 0; kind < kinds; ++kind) f(i, kind, sum[kind]);
     }

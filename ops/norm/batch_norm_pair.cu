@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(tile_block, packed && sizeof(T) == 2 ? 2 : 1)
                                  std::int64_t channels, std::int64_t lanes, const std::uint8_t* mask, ColumnTiles cut,
                                  RunSums runs, GradientSums<acc_t<T>> of_a, GradientSums<acc_t<T>> of_b) {
   using P = acc_t<T>;
-  constexpr int ahead = rows_ahead<packed>;
+  constexpr int ahead = packed && sizeof(T) == 2 ? 4 : rows_ahead<packed>;
   const TilePlace place(cut, blockIdx.x);
   const int count = lanes_in_unit(lanes, place.unit);
   const Means<P> a_mean(a_table, channels, place, count), b_mean(b_table, channels, place, count);

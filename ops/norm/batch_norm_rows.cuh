@@ -334,7 +334,7 @@ __device__ __forceinline__ void finish_sums(const RunSums& sums, const ColumnTil
     for (int kind = 0; kind < kinds; ++kind)
       if (lane < count) *sums.at(segment, kind, first + lane) = sum[kind];
   });
-  if (!join_runs<kinds>(sums, tile, segment, first, count, shared)) return;
+  if (!join_runs<kinds, 32 / kinds>(sums, tile, segment, first, count, shared)) return;
   // Rows that are folded lie in one tile.
   const int own = count < channels ? count : static_cast<int>(channels);
   for (int c = static_cast<int>(threadIdx.x); c < own; c += tile_block) {
