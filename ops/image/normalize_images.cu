@@ -40,26 +40,45 @@ struct Source {
   __device__ Source(const Pixels& p, int image)
       : pixels(p.pixels + static_cast<std::int64_t>(image) * p.image_pixels * p.c),
         box(p.erased != nullptr ? p.erased + 4 * static_cast<std::int64_t>(image) : nullptr) {}
+  __device__ bool erases(const Pixels& p, int pixel) const {
+    return box != nullptr && Place{pixel / p.w, pixel % p.w}.is_in(box);
+  }
   __device__ float value(const Pixels& p, const float* values, int pixel, int channel) const {
-    if (box != nullptr && Place{pixel / p.w, pixel % p.w}.is_in(box)) return 0;
+    if (erases(p, pixel)) return 0;
     return values[pixel_values * channel + pixels[static_cast<std::int64_t>(pixel) * p.c + channel]];
+  }
+};
+
+/// What pixel values become, copied to shared memory. All threads of the block call.
+__device__ inline const float* copied_values(const Pixels& p) {
+  float* const copied = dynamic_shared<float>();
+  for (int i = static_cast<int>(threadIdx.x); i < p.c * pixel_values; i += static_cast<int>(blockDim.x))
+    copied[i] = p.values[i];
+  __syncthreads();
+  return copied;
+}
+
+/// How images are mixed.
+struct Mixture {
+  float lambda, rest;
+  int box[4] = {};
+  __device__ explicit Mixture(const Pixels& p) {
+    lambda = p.lambda != nullptr ? *p.lambda : 1.0f;
+    rest = __fsub_rn(1.0f, lambda);
+    for (int side = 0; side < 4 && p.lambda != nullptr; ++side) box[side] = static_cast<int>(p.lambda[1 + side]);
+  }
+  __device__ bool holds(const Pixels& p, int pixel) const { return Place{pixel / p.w, pixel % p.w}.is_in(box); }
+  // Never fused, so that the bits are those of the loader (data/transforms/mixup.cpp).
+  __device__ float mix(float own, float partner) const {
+    return __fadd_rn(__fmul_rn(lambda, own), __fmul_rn(rest, partner));
   }
 };
 
 /// Blocks run along an image in x and over the images in y.
 template <class T>
 __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
-  const float* values = p.values;
-  if (p.shared) {
-    float* const copied = dynamic_shared<float>();
-    for (int i = static_cast<int>(threadIdx.x); i < p.c * pixel_values; i += static_cast<int>(blockDim.x))
-      copied[i] = p.values[i];
-    __syncthreads();
-    values = copied;
-  }
-  const float lambda = p.lambda != nullptr ? *p.lambda : 1.0f, rest = __fsub_rn(1.0f, lambda);
-  int mixed[4] = {};
-  for (int side = 0; side < 4 && p.lambda != nullptr; ++side) mixed[side] = static_cast<int>(p.lambda[1 + side]);
+  const float* const values = p.shared ? copied_values(p) : p.values;
+  const Mixture mixture(p);
   constexpr int pack = pack_size<T>;
   const int count = p.packed ? pack : 1;
   const std::int64_t elements = static_cast<std::int64_t>(p.image_pixels) * p.channel_capacity;
@@ -76,14 +95,59 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
         float value = 0;
         if (k < count && channel < p.c) {
           value = own.value(p, values, pixel, channel);
-          // Never fused, so that the bits are those of the loader (data/transforms/mixup.cpp).
-          if (mixes && Place{pixel / p.w, pixel % p.w}.is_in(mixed))
-            value = __fadd_rn(__fmul_rn(lambda, value), __fmul_rn(rest, partner.value(p, values, pixel, channel)));
+          if (mixes && mixture.holds(p, pixel)) value = mixture.mix(value, partner.value(p, values, pixel, channel));
         }
         wide.at[k] = value;
         if (++channel == p.channel_capacity) channel = 0, ++pixel;
       }
       store_cast_down(result + first, wide, p.packed);
+    }
+  }
+}
+
+/// The same for three channels with room for a pack, which is a pixel: a thread makes several, whose bytes are asked
+/// for at once.
+constexpr int rgb_channels = 3;
+constexpr int rgb_pixels_each = 4;
+
+template <class T>
+__global__ void normalize_rgb_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
+  const float* const values = copied_values(p);
+  const Mixture mixture(p);
+  constexpr int pack = pack_size<T>;
+  const int threads = static_cast<int>(blockDim.x), step = threads * rgb_pixels_each;
+  for (int image = static_cast<int>(blockIdx.y); image < p.images; image += static_cast<int>(gridDim.y)) {
+    const int other = p.images - 1 - image;
+    const bool mixes = p.lambda != nullptr && other != image;
+    const Source own(p, image), partner(p, other);
+    T* const result = y + static_cast<std::int64_t>(image) * p.image_pixels * pack;
+    for (int first = static_cast<int>(blockIdx.x) * step + static_cast<int>(threadIdx.x); first < p.image_pixels;
+         first += static_cast<int>(gridDim.x) * step) {
+      int byte[rgb_pixels_each][rgb_channels];
+      HEARTH_UNROLL
+      for (int i = 0; i < rgb_pixels_each; ++i) {
+        const int pixel = first + i * threads, there = pixel < p.image_pixels ? pixel : first;
+        HEARTH_UNROLL
+        for (int channel = 0; channel < rgb_channels; ++channel)
+          byte[i][channel] = own.pixels[there * rgb_channels + channel];
+      }
+      HEARTH_UNROLL
+      for (int i = 0; i < rgb_pixels_each; ++i) {
+        const int pixel = first + i * threads;
+        if (pixel >= p.image_pixels) break;
+        const bool erased = own.erases(p, pixel), mixed = mixes && mixture.holds(p, pixel),
+                   partner_erased = mixed && partner.erases(p, pixel);
+        acc_t<T> wide[pack] = {};
+        HEARTH_UNROLL
+        for (int channel = 0; channel < rgb_channels; ++channel) {
+          const float* const become = values + pixel_values * channel;
+          wide[channel] = erased ? 0.0f : become[byte[i][channel]];
+          if (!mixed) continue;
+          const int other_byte = partner.pixels[pixel * rgb_channels + channel];
+          wide[channel] = mixture.mix(wide[channel], partner_erased ? 0.0f : become[other_byte]);
+        }
+        store_unit(result + static_cast<std::int64_t>(pixel) * pack, wide);
+      }
     }
   }
 }
@@ -110,10 +174,17 @@ void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& 
     const std::int64_t units = elements / (p.packed ? pack_size<T> : 1);
     // Enough blocks to fill a device, each with several images, so that the values are copied seldom.
     constexpr std::int64_t max_blocks = 4096;
-    const unsigned along = blocks_for(units, element_block, 64);
-    const dim3 grid(along, blocks_for(s.n, 1, max_blocks / along));
-    launch(stream, "normalize_images", {grid, element_block, shared, bytes_of(pixels, values, erased, lambda, y)},
-           normalize_images_kernel<T>, p, y.data<T>());
+    const auto run = [&](auto kernel, std::int64_t units_each) {
+      const unsigned along = blocks_for(units, element_block * units_each, 64);
+      const dim3 grid(along, blocks_for(s.n, 1, max_blocks / along));
+      launch(stream, "normalize_images", {grid, element_block, shared, bytes_of(pixels, values, erased, lambda, y)},
+             kernel, p, y.data<T>());
+    };
+    if constexpr (sizeof(T) == 2) {
+      if (p.packed && s.c == rgb_channels && s.channel_capacity == pack_size<T>)
+        return run(normalize_rgb_kernel<T>, rgb_pixels_each);
+    }
+    run(normalize_images_kernel<T>, 1);
   });
 }
 

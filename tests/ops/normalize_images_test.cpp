@@ -27,6 +27,7 @@ const Case cases[] = {
     {"grey with room for 8", {4, 9, 9, 1}, 8, false, true},
     {"odd room", {2, 5, 3, 2}, 5, true},
     {"more than one block an image", {2, 40, 37, 3}, 0, true, true},
+    {"more than one block an image, with room for 8", {3, 40, 37, 3}, 8, true, true, true},
     {"a box mixed", {5, 8, 8, 3}, 0, false, true, true},
     {"a box mixed, odd, with boxes erased", {3, 7, 5, 3}, 8, true, true, true},
     {"more channels than shared memory takes", {2, 3, 3, 40}, 0, true, true},
