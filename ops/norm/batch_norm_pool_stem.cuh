@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(tile_block, 3)
     // A tap outside the image repeats the one beside it.
     const int row = 2 * at.p, column = 2 * at.q;
     const bool has_left = column > 0, has_right = column + 1 < s.w, has_below = row + 1 < s.h;
-    const int code[3] = {has_left ? 8 : 7, 7, has_right ? 6 : 7};
+    const int code[3] = {has_left ? 8 : 7, 7, 6};
     const int offset[3] = {has_left ? -s.c : 0, 0, has_right ? s.c : 0};
     const T* const middle = x + at.pixel;
     const auto load_row = [&](const T* from, Held<T>(&pixel)[3]) {
