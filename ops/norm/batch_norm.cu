@@ -35,6 +35,8 @@ __global__ void __launch_bounds__(tile_block, 2)
   const int count = lanes_in_unit(lanes, place.unit), column = static_cast<int>(threadIdx.x) & (cut.across - 1);
   x += walk.first;
   Held<T> origin{}, value[ahead];
+  const auto load = [&](int slot, auto at, auto) { value[slot].template load<packed>(x + at, count); };
+  walk.template start<ahead>(load);
   if (walk.row < walk.end) origin.template load<packed>(x + walk.row * walk.lanes, count);
   P* const origins = reinterpret_cast<P*>(dynamic_shared<double>() + LongSums<P, 2>::count * tile_block);
   if (static_cast<int>(threadIdx.x) < cut.across) {
@@ -42,16 +44,17 @@ __global__ void __launch_bounds__(tile_block, 2)
     for (int k = 0; k < unit; ++k) origins[column * unit + k] = origin[k];
   }
   LongSums<P, 2> sums;
-  walk.template each_run<ahead>([&](int slot, auto at, auto) { value[slot].template load<packed>(x + at, count); },
-                                [&](int slot) {
-                                  HEARTH_UNROLL
-                                  for (int k = 0; k < unit; ++k) {
-                                    const P d = value[slot][k] - origin[k];
-                                    sums.part[0][k] += d;
-                                    sums.part[1][k] += d * d;
-                                  }
-                                },
-                                [&] { sums.carry(); });
+  walk.template each_run<ahead>(
+      load,
+      [&](int slot) {
+        HEARTH_UNROLL
+        for (int k = 0; k < unit; ++k) {
+          const P d = value[slot][k] - origin[k];
+          sums.part[0][k] += d;
+          sums.part[1][k] += d * d;
+        }
+      },
+      [&] { sums.carry(); });
   __syncthreads();
   const double n = walk.count();
   HEARTH_UNROLL
@@ -167,17 +170,20 @@ __global__ void __launch_bounds__(tile_block, 2)
   constexpr bool packed = Form::packed;
   constexpr int ahead = packed ? 4 : 1;
   const TilePlace place(cut, blockIdx.x);
-  const UnitOfLanes<T> of(place, table, channels, lanes);
   const Walk<packed> walk(cut, place, lanes);
+  const int count = lanes_in_unit(lanes, place.unit);
   Held<T> value[ahead], slope[ahead];
   unsigned bits[ahead] = {};
+  const auto load = [&](int slot, auto at, auto byte) {
+    value[slot].template load<packed>(x + walk.first + at, count);
+    slope[slot].template load<packed>(dy + walk.first + at, count);
+    if (form.gate == ReluGate::from_mask) bits[slot] = mask[walk.first_byte + byte];
+  };
+  walk.template start<ahead>(load);
+  const UnitOfLanes<T> of(place, table, channels, lanes);
   LongSums<P, 2> sums;
   walk.template each_run<ahead>(
-      [&](int slot, auto at, auto byte) {
-        value[slot].template load<packed>(x + walk.first + at, of.count);
-        slope[slot].template load<packed>(dy + walk.first + at, of.count);
-        if (form.gate == ReluGate::from_mask) bits[slot] = mask[walk.first_byte + byte];
-      },
+      load,
       [&](int slot) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {

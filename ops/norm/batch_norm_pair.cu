@@ -72,18 +72,20 @@ __global__ void __launch_bounds__(tile_block, packed && sizeof(T) == 2 ? 2 : 1)
   constexpr int ahead = packed && sizeof(T) == 2 ? 4 : rows_ahead<packed>;
   const TilePlace place(cut, blockIdx.x);
   const int count = lanes_in_unit(lanes, place.unit);
-  const Means<P> a_mean(a_table, channels, place, count), b_mean(b_table, channels, place, count);
   const Walk<packed> walk(cut, place, lanes);
   Held<T> a_value[ahead], b_value[ahead], slope[ahead];
   unsigned bits[ahead] = {};
+  const auto load = [&](int slot, auto at, auto byte) {
+    a_value[slot].template load<packed>(a + walk.first + at, count);
+    b_value[slot].template load<packed>(b + walk.first + at, count);
+    slope[slot].template load<packed>(dy + walk.first + at, count);
+    bits[slot] = mask[walk.first_byte + byte];
+  };
+  walk.template start<ahead>(load);
+  const Means<P> a_mean(a_table, channels, place, count), b_mean(b_table, channels, place, count);
   LongSums<P, 3> sums;
   walk.template each_run<ahead>(
-      [&](int slot, auto at, auto byte) {
-        a_value[slot].template load<packed>(a + walk.first + at, count);
-        b_value[slot].template load<packed>(b + walk.first + at, count);
-        slope[slot].template load<packed>(dy + walk.first + at, count);
-        bits[slot] = mask[walk.first_byte + byte];
-      },
+      load,
       [&](int slot) {
         HEARTH_UNROLL
         for (int k = 0; k < unit; ++k) {

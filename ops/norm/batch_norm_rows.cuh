@@ -239,17 +239,22 @@ struct Walk {
       byte += down * units;
     }
   }
-  // load(slot, element, byte of the mask), then use(slot), for all rows. Each slot is asked for again as soon as it is
-  // used, so that `ahead` rows are always under way. pause() behind each run, which is short enough to be summed in
-  // f32.
+  // load(slot, element, byte of the mask) for the first rows of each_run(). What else a kernel needs it reads after
+  // this.
+  template <int ahead, class Load>
+  __device__ __forceinline__ void start(Load&& load) const {
+    HEARTH_UNROLL
+    for (int slot = 0; slot < ahead; ++slot)
+      if (row + slot * down < end) load(slot, (row + slot * down) * lanes, (row + slot * down) * units);
+  }
+  // load(slot, element, byte of the mask), then use(slot), for all rows, behind start(). Each slot is asked for again
+  // as soon as it is used, so that `ahead` rows are always under way. pause() behind each run, which is short enough to
+  // be summed in f32.
   template <int ahead, class Load, class Use, class Pause>
   __device__ __forceinline__ void each_run(Load&& load, Use&& use, Pause&& pause) const {
     constexpr int run = 32;
     const Offset row_lanes = down * lanes, row_units = down * units;
     Offset from = row, at = row * lanes, byte = row * units;
-    HEARTH_UNROLL
-    for (int slot = 0; slot < ahead; ++slot)
-      if (from + slot * down < end) load(slot, at + slot * row_lanes, byte + slot * row_units);
     for (int used = ahead; from + (2 * ahead - 1) * down < end; from += ahead * down, used += ahead) {
       at += ahead * row_lanes;
       byte += ahead * row_units;
