@@ -86,11 +86,10 @@ __device__ __forceinline__ void each_unit(int index, int threads, int cols, F&& 
   }
 }
 
-/// The same for a row of any length, which is not held.
-template <int width, class F>
-__device__ __forceinline__ void each_column(int index, int threads, std::int64_t cols, F&& f) {
-  for (std::int64_t column = static_cast<std::int64_t>(index) * width; column < cols;
-       column += static_cast<std::int64_t>(threads) * width)
+/// The same for a row of any length, which is not held; columns are numbered in the type of `cols`.
+template <int width, class Index, class F>
+__device__ __forceinline__ void each_column(int index, int threads, Index cols, F&& f) {
+  for (Index column = static_cast<Index>(index) * width; column < cols; column += static_cast<Index>(threads) * width)
     f(column);
 }
 
@@ -104,8 +103,18 @@ __device__ __forceinline__ void load_unit(const T* p, acc_t<T> (&value)[width]) 
     HEARTH_UNROLL
     for (int begin = 0; begin < width; begin += piece) {
       const Pack<T, piece> pack = load_pack<piece>(p + begin);
-      HEARTH_UNROLL
-      for (int k = 0; k < piece; ++k) value[begin + k] = upcast(pack.at[k]);
+      if constexpr (std::is_same_v<T, bf16> && piece % 2 == 0) {
+        // A shift or a mask each.
+        const auto words = std::bit_cast<Pack<unsigned, piece / 2>>(pack);
+        HEARTH_UNROLL
+        for (int k = 0; k < piece; k += 2) {
+          value[begin + k] = std::bit_cast<float>(words.at[k / 2] << 16);
+          value[begin + k + 1] = std::bit_cast<float>(words.at[k / 2] & 0xffff0000u);
+        }
+      } else {
+        HEARTH_UNROLL
+        for (int k = 0; k < piece; ++k) value[begin + k] = upcast(pack.at[k]);
+      }
     }
   }
 }

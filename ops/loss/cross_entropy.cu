@@ -4,6 +4,8 @@
 // found together. The gradient reads them once more and writes once, in place where it may; where its scale is known
 // with the loss, a block keeps its row in shared memory between the two. Narrow logits are read as they are.
 // Reference: cross_entropy_cpu.cpp.
+#include <algorithm>
+
 #include "core/cuda/memory.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/mma.h"
@@ -52,48 +54,67 @@ struct ClassResults {
   std::int64_t pitch;  // of the logits' rows; what lies behind the classes is not read, and in dx becomes 0
 };
 
-// Where `held`, a block copies its row to shared memory, each thread the columns that it works on.
+// Where `held`, a block has its row in shared memory, each thread the columns that it works on. While it makes the
+// gradient it already asks for the next row, unit by unit as it is done with this one, so that reading does not wait.
 template <class T, int width, bool held, class Group>
 __global__ void __launch_bounds__(group_block<Group>)
     class_losses(Rows<T> in, const std::int64_t* labels, ClassResults<T> out, Group group) {
   using P = acc_t<T>;
+  // Only a row that a block reads from memory may be longer.
+  using Index = std::conditional_t<held || std::is_same_v<Group, LaneGroup>, int, std::int64_t>;
+  const auto cols = static_cast<Index>(in.cols), pitch = static_cast<Index>(out.pitch);
+  const Index first = static_cast<Index>(group.index()) * width, step = static_cast<Index>(group.threads()) * width;
+  const Index whole = cols - cols % width;  // the columns of whole units
+  T* const copy = held ? dynamic_shared<T>() : nullptr;
+  if constexpr (held) {
+    const T* const ahead = in.x + group.first_row() * out.pitch;
+    for (Index c = first; c < cols; c += step) cp_async(copy + c, ahead + c);
+    cp_async_commit();
+  }
   const bool smooth = in.smoothing != P(0);
+  const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
   each_row(group, in.rows, [&](std::int64_t row, bool inside) {
     const T* const stored = in.x + row * out.pitch;
-    const T* const from = held ? dynamic_shared<T>() : stored;
-    const auto over = [&](std::int64_t cols, auto&& f) {
-      each_column<width>(group.index(), group.threads(), inside ? cols : 0, f);
-    };
-    if constexpr (held) {
-      over(in.cols, [&](std::int64_t c) { cp_async(dynamic_shared<T>() + c, stored + c); });
-      cp_async_commit();
-    }
-    const P shift = shift_of(stored);
+    const T* const from = held ? copy : stored;
+    const P shift = smooth ? shift_of(stored) : P(0);
     const std::int64_t label = labels[row];
-    const bool counts = in.counts(label, inside && group.index() == 0), ranks = counts && out.correct != nullptr;
+    const bool counts = in.counts(label, inside && group.index() == 0);
     const P of_label = counts ? upcast(stored[label]) : P(0);
     if constexpr (held) cp_async_wait<0>();
-    OnlineSum<P> state;
+
+    OnlineSum<T> state;
     P sum = 0;
-    int before = 0;
-    over(in.cols, [&](std::int64_t c) {
+    const auto add = [&](Index c, int count) {
       P value[width];
       load_unit(from + c, value);
-      if (c + width > in.cols) {
-        HEARTH_UNROLL
-        for (int k = 0; k < width; ++k)
-          if (c + k >= in.cols) value[k] = -std::numeric_limits<P>::infinity();
-      }
-      state.add(value);
       HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) {
-        if (ranks) before += value[k] > of_label || (value[k] == of_label && c + k < label) ? 1 : 0;
-        if (smooth && c + k < in.cols) sum += value[k] - shift;
-      }
-    });
+      for (int k = 0; k < width; ++k)
+        if (k >= count) value[k] = -std::numeric_limits<P>::infinity();
+      state.add(value);
+      if (!smooth) return;
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k)
+        if (k < count) sum += value[k] - shift;
+    };
+    Index c = inside ? first : cols;
+    for (; c < whole; c += step) add(c, width);
+    if (c < cols) add(c, static_cast<int>(cols - c));
     state.join(group);
     if (smooth) sum = group.template reduce<Sum>(sum, P(0));
-    if (out.correct != nullptr) before = group.template reduce<Sum>(before, 0);
+
+    // A label with the largest logit is right unless a class before it has the same.
+    const bool leads = counts && out.correct != nullptr && of_label == state.most;
+    int before = 0;
+    if (std::is_same_v<Group, LaneGroup> ? out.correct != nullptr : leads) {
+      for (c = inside && leads ? first : cols; c < label; c += step) {
+        P value[width];
+        load_unit(from + c, value);
+        HEARTH_UNROLL
+        for (int k = 0; k < width; ++k)
+          if (c + k < label && value[k] == of_label) before = 1;
+      }
+      before = group.template reduce<Sum>(before, 0);
+    }
     const P log_total = std::log(state.sum);
     if (inside && group.index() == 0) {
       if (out.most != nullptr) out.most[row] = state.most;
@@ -103,30 +124,45 @@ __global__ void __launch_bounds__(group_block<Group>)
         loss = log_total - (of_label - state.most);
         if (smooth) {
           const P mean = sum / static_cast<P>(in.cols) - (state.most - shift);  // of x - most
-          loss = (P(1) - in.smoothing) * loss + in.smoothing * (log_total - mean);
+          loss = kept * loss + in.smoothing * (log_total - mean);
         }
       }
       out.losses[row] = loss;
-      if (ranks && before == 0 && of_label == of_label) atomicAdd(out.correct, 1ull);
+      if (leads && before == 0) atomicAdd(out.correct, 1ull);
     }
     if (out.dx == nullptr) return;
+
     // Others have read this row's first element and its label's; a block's reductions have waited for that.
     if constexpr (std::is_same_v<Group, LaneGroup>) __syncwarp();
-    const P even = in.smoothing / static_cast<P>(in.cols), kept = P(1) - in.smoothing;
-    over(out.pitch, [&](std::int64_t c) {
+    const auto share = [&](P x) { return exp_for<T>(x - state.most, log_total); };
+    const P even_part = even * out.scale;
+    T* const to = out.dx + row * out.pitch;
+    const std::int64_t next = row + group.row_step();
+    const T* const ahead = in.x + next * out.pitch;
+    const Index wanted = next < in.rows ? cols : 0;
+    c = inside ? first : pitch;
+    for (const Index end = counts ? whole : 0; c < end; c += step) {
       P value[width];
-      if (counts && c < in.cols) load_unit(from + c, value);
+      load_unit(from + c, value);
       HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) {
-        if (!counts || c + k >= in.cols) {
-          value[k] = 0;
-          continue;
-        }
-        const P p = std::exp((value[k] - state.most) - log_total) - even;
-        value[k] = (c + k == label ? p - kept : p) * out.scale;
-      }
-      store_unit(out.dx + row * out.pitch + c, value);
-    });
+      for (int k = 0; k < width; ++k) value[k] = share(value[k]) * out.scale - even_part;
+      store_unit(to + c, value);
+      if constexpr (held)
+        if (c < wanted) cp_async(copy + c, ahead + c);
+    }
+    for (; c < pitch; c += step) {
+      P value[width];
+      HEARTH_UNROLL
+      for (int k = 0; k < width; ++k)
+        value[k] = counts && c + k < cols ? share(upcast(from[c + k])) * out.scale - even_part : P(0);
+      store_unit(to + c, value);
+      if constexpr (held)
+        if (c < wanted) cp_async(copy + c, ahead + c);
+    }
+    if constexpr (held) cp_async_commit();
+    // By the thread that wrote the label's unit.
+    if (inside && counts && static_cast<Index>(label) / width % group.threads() == group.index())
+      to[label] = cast_down<T>((share(of_label) - even - kept) * out.scale);
   });
 }
 
@@ -148,7 +184,7 @@ __global__ void __launch_bounds__(group_block<Group>)
       load_unit(in.x + row * in.cols + c, value);
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) {
-        const P p = std::exp((value[k] - top) - log_total) - even;
+        const P p = exp_for<T>(value[k] - top, log_total) - even;
         value[k] = counts ? (c + k == label ? p - kept : p) * factor : P(0);
       }
       store_unit(dx + row * in.cols + c, value);
@@ -165,7 +201,7 @@ __global__ void __launch_bounds__(group_block<Group>) target_losses(Rows<T> in, 
   each_row(group, in.rows, [&](std::int64_t row, bool inside) {
     const T* const from = in.x + row * in.cols;
     const P shift = shift_of(from);
-    OnlineSum<P> state;
+    OnlineSum<T> state;
     P total = 0, sum = 0;
     each_column<width>(group.index(), group.threads(), inside ? in.cols : 0, [&](std::int64_t c) {
       P value[width], target[width];
@@ -218,8 +254,7 @@ __global__ void __launch_bounds__(group_block<Group>)
       load_unit(wanted + c, target);
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) {
-        const P p = std::exp((value[k] - top) - log_total);
-        value[k] = (p * total - (kept * target[k] + even)) * factor;
+        value[k] = (exp_for<T>(value[k] - top, log_total) * total - (kept * target[k] + even)) * factor;
       }
       store_unit(dx + row * in.cols + c, value);
     });
@@ -277,6 +312,12 @@ Rows<T> rows_of(cuda::Stream& stream, const Tensor& logits, const CrossEntropyOp
           options.ignore_index, cuda::fault_slot(stream)};
 }
 
+// As many blocks as are at work at once, each of which keeps a row in shared memory: one even wave.
+std::int64_t held_blocks(const cuda::Stream& stream, std::size_t row_bytes, unsigned threads) {
+  const auto by_memory = static_cast<std::int64_t>(max_shared_memory(stream.device()) / (row_bytes + 2048));
+  return 132 * std::clamp<std::int64_t>(by_memory, 1, 2048 / threads);
+}
+
 template <class T, int width>
 void launch_class_losses(cuda::Stream& stream, const Rows<T>& in, const Tensor& labels, const ClassResults<T>& out,
                          std::int64_t moved) {
@@ -287,6 +328,7 @@ void launch_class_losses(cuda::Stream& stream, const Rows<T>& in, const Tensor& 
       // Beside the row, what reductions take.
       if (out.dx != nullptr && row_bytes + 1024 <= max_shared_memory(stream.device())) {
         shape.shared_bytes = row_bytes;
+        shape.grid.x = blocks_for(in.rows, 1, held_blocks(stream, row_bytes, shape.block.x));
         launch(stream, "cross_entropy", shape.moving(moved), class_losses<T, width, true, Group>, in, classes, out,
                group);
         return;

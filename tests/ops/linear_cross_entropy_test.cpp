@@ -116,6 +116,27 @@ TEST(LinearCrossEntropyOnDevices, CountsWhatCountCorrectCounts) {
       }
 }
 
+// Of 1,200 long rows at once a device's block has several, of 400 one.
+TEST(LinearCrossEntropyOnDevices, ManyLongRowsGiveWhatFewGive) {
+  constexpr std::int64_t rows = 1200, classes = 1101;
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor w = numbers({classes, 8}, device, 0.7, dtype), labels = labels_below(classes, rows, device);
+      const auto pass = [&](std::int64_t chunk) {
+        const Tensor x = requires_grad(numbers({rows, 8}, device, 1.3, dtype));
+        const Tensor correct = Tensor::zeros({1}, DType::i64, device);
+        const Tensor loss = linear_cross_entropy(x, w, {}, labels, {.chunk_rows = chunk}, correct);
+        backward(loss, static_cast<double>(rows));
+        std::vector<double> all = grad_of(x).to_doubles();
+        all.push_back(loss.item());
+        all.push_back(static_cast<double>(correct.to(Device{}).data<std::int64_t>()[0]));
+        return all;
+      };
+      const std::vector<double> many = pass(rows), few = pass(400);
+      for (std::size_t i = 0; i < few.size(); ++i) EXPECT_NEAR(many[i], few[i], 1e-6) << device << dtype << i;
+    }
+}
+
 // All logits are equal: the first class is right.
 TEST(LinearCrossEntropyOnDevices, OfEqualLogitsTheFirstIsTheLargest) {
   for (const Device device : devices()) {
