@@ -93,30 +93,43 @@ __device__ __forceinline__ void each_column(int index, int threads, Index cols, 
     f(column);
 }
 
-/// `width` neighbouring elements, upcast; with width > 1 the address is a multiple of 16 bytes.
+/// `width` neighbouring elements as they lie in memory, two of 16 bits to a word.
+template <class T, int width>
+using RawUnit = std::conditional_t<sizeof(T) == 2 && width % 2 == 0, Pack<unsigned, width / 2>, Pack<T, width>>;
+
+/// One access of at most 16 bytes, to an address that is a multiple of them. What a thread loads before it uses any of
+/// it is under way together.
 template <int width, class T>
-__device__ __forceinline__ void load_unit(const T* p, acc_t<T> (&value)[width]) {
-  if constexpr (width == 1) {
-    value[0] = upcast(*p);
-  } else {
-    constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
+__device__ __forceinline__ RawUnit<T, width> load_raw(const T* p) {
+  return *reinterpret_cast<const RawUnit<T, width>*>(p);
+}
+
+template <class T, int width>
+__device__ __forceinline__ void unpack(const RawUnit<T, width>& raw, acc_t<T>* value) {
+  if constexpr (std::is_same_v<RawUnit<T, width>, Pack<T, width>>) {
     HEARTH_UNROLL
-    for (int begin = 0; begin < width; begin += piece) {
-      const Pack<T, piece> pack = load_pack<piece>(p + begin);
-      if constexpr (std::is_same_v<T, bf16> && piece % 2 == 0) {
-        // A shift or a mask each.
-        const auto words = std::bit_cast<Pack<unsigned, piece / 2>>(pack);
-        HEARTH_UNROLL
-        for (int k = 0; k < piece; k += 2) {
-          value[begin + k] = std::bit_cast<float>(words.at[k / 2] << 16);
-          value[begin + k + 1] = std::bit_cast<float>(words.at[k / 2] & 0xffff0000u);
-        }
+    for (int k = 0; k < width; ++k) value[k] = upcast(raw.at[k]);
+  } else {
+    HEARTH_UNROLL
+    for (int k = 0; k < width; k += 2) {
+      const unsigned word = raw.at[k / 2];
+      if constexpr (std::is_same_v<T, bf16>) {
+        value[k] = std::bit_cast<float>(word << 16);
+        value[k + 1] = std::bit_cast<float>(word & 0xffff0000u);
       } else {
-        HEARTH_UNROLL
-        for (int k = 0; k < piece; ++k) value[begin + k] = upcast(pack.at[k]);
+        value[k] = upcast(T::from_bits(static_cast<std::uint16_t>(word)));
+        value[k + 1] = upcast(T::from_bits(static_cast<std::uint16_t>(word >> 16)));
       }
     }
   }
+}
+
+/// `width` neighbouring elements, upcast; with width > 1 the address is a multiple of 16 bytes.
+template <int width, class T>
+__device__ __forceinline__ void load_unit(const T* p, acc_t<T> (&value)[width]) {
+  constexpr int piece = width < pack_size<T> ? width : pack_size<T>;
+  HEARTH_UNROLL
+  for (int begin = 0; begin < width; begin += piece) unpack<T, piece>(load_raw<piece>(p + begin), value + begin);
 }
 
 template <int width, class T>

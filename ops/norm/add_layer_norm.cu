@@ -71,29 +71,43 @@ struct SummedRows {
   SampleDraws<P> samples;
 
   struct Row {
-    const SummedRows& rows;
-    std::int64_t first;
-    const std::uint8_t* stays;
-    P factor;
     template <int width>
-    __device__ void load(int c, P (&value)[width]) const {
-      const std::int64_t at = first + c;
-      load_unit(rows.x + at, value);
+    struct Piece {
+      RawUnit<T, width> x;
+      RawUnit<F, width> f;
+    };
+    SummedRows rows;
+    std::int64_t first;
+    P factor;
+    bool inside;
+    const std::uint8_t* stays = nullptr;
+
+    template <int held, class Group>
+    __device__ void begin(const Group& group, int cols) {
+      if (rows.draws.threshold != 0) stays = draw_row<held>(group, rows.draws, first, inside ? cols : 0);
+    }
+    template <int width>
+    __device__ Piece<width> fetch(int c) const {
+      Piece<width> piece;
+      piece.x = load_raw<width>(rows.x + first + c);
+      if (factor != P(0)) piece.f = load_raw<width>(rows.f + first + c);
+      return piece;
+    }
+    template <int width>
+    __device__ void take(int c, const Piece<width>& piece, P (&value)[width]) const {
+      unpack<T, width>(piece.x, value);
       if (factor != P(0)) {
         P added[width];
-        load_unit(rows.f + at, added);
+        unpack<F, width>(piece.f, added);
         drop_unit(stays, c, rows.scale, added);
         HEARTH_UNROLL
         for (int k = 0; k < width; ++k) value[k] = upcast(cast_down<T>(std::fma(added[k], factor, value[k])));
       }
-      store_unit(rows.sum + at, value);
+      store_unit(rows.sum + first + c, value);
     }
   };
-  template <int held, class Group>
-  __device__ Row row(const Group& group, std::int64_t row, int cols, bool inside) const {
-    const std::int64_t first = row * cols;
-    return {*this, first, draws.threshold == 0 ? nullptr : draw_row<held>(group, draws, first, inside ? cols : 0),
-            samples.factor(first)};
+  __device__ Row row(std::int64_t row, int cols, bool inside) const {
+    return {*this, row * cols, samples.factor(row * cols), inside};
   }
   __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const {
     const std::int64_t at = row * cols + c;
@@ -118,19 +132,37 @@ struct SumGradientRows {
   SampleDraws<P> samples;
 
   struct Row {
-    const SumGradientRows& rows;
-    std::int64_t first;
-    const std::uint8_t* stays;
-    P factor;
     template <int width>
-    __device__ void load(int c, P (&value)[width]) const {
-      load_unit(rows.sum + first + c, value);
+    struct Piece {
+      RawUnit<T, width> sum, others;
+    };
+    SumGradientRows rows;
+    std::int64_t first;
+    P factor;
+    bool inside;
+    const std::uint8_t* stays = nullptr;
+
+    template <int held, class Group>
+    __device__ void begin(const Group& group, int cols) {
+      if (rows.df != nullptr && rows.draws.threshold != 0)
+        stays = draw_row<held>(group, rows.draws, first, inside ? cols : 0);
     }
     template <int width>
-    __device__ void store(int c, const P (&gradient)[width]) const {
+    __device__ Piece<width> fetch(int c) const {
+      Piece<width> piece{};
+      piece.sum = load_raw<width>(rows.sum + first + c);
+      if (rows.others != nullptr) piece.others = load_raw<width>(rows.others + first + c);
+      return piece;
+    }
+    template <int width>
+    __device__ void take(int, const Piece<width>& piece, P (&value)[width]) const {
+      unpack<T, width>(piece.sum, value);
+    }
+    template <int width>
+    __device__ void store(int c, const Piece<width>& piece, const P (&gradient)[width]) const {
       const std::int64_t at = first + c;
-      P value[width] = {};
-      if (rows.others != nullptr) load_unit(rows.others + at, value);
+      P value[width];
+      unpack<T, width>(piece.others, value);
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) value[k] = upcast(cast_down<T>(value[k] + gradient[k]));
       store_unit(rows.d_sum + at, value);
@@ -141,12 +173,8 @@ struct SumGradientRows {
       store_unit(rows.df + at, value);
     }
   };
-  template <int held, class Group>
-  __device__ Row row(const Group& group, std::int64_t row, int cols, bool inside) const {
-    const std::int64_t first = row * cols;
-    const bool drops = df != nullptr && draws.threshold != 0;
-    return {*this, first, drops ? draw_row<held>(group, draws, first, inside ? cols : 0) : nullptr,
-            df != nullptr ? samples.factor(first) : P(0)};
+  __device__ Row row(std::int64_t row, int cols, bool inside) const {
+    return {*this, row * cols, df != nullptr ? samples.factor(row * cols) : P(0), inside};
   }
   __device__ void ask_for(std::int64_t at) const {
     prefetch(sum + at);

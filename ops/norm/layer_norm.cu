@@ -17,20 +17,29 @@ struct StoredRows {
   T* dx;  // null: no gradient is made
 
   struct Row {
+    template <int width>
+    using Piece = RawUnit<T, width>;
     const T* x;
     T* dx;
+    bool inside;
+
+    template <int held, class Group>
+    __device__ void begin(const Group&, int) {}
     template <int width>
-    __device__ void load(int c, P (&value)[width]) const {
-      load_unit(x + c, value);
+    __device__ Piece<width> fetch(int c) const {
+      return load_raw<width>(x + c);
     }
     template <int width>
-    __device__ void store(int c, const P (&value)[width]) const {
+    __device__ void take(int, const RawUnit<T, width>& piece, P (&value)[width]) const {
+      unpack<T, width>(piece, value);
+    }
+    template <int width>
+    __device__ void store(int c, const RawUnit<T, width>&, const P (&value)[width]) const {
       store_unit(dx + c, value);
     }
   };
-  template <int held, class Group>
-  __device__ Row row(const Group&, std::int64_t row, int cols, bool) const {
-    return {x + row * cols, dx + row * cols};
+  __device__ Row row(std::int64_t row, int cols, bool inside) const {
+    return {x + row * cols, dx + row * cols, inside};
   }
   __device__ void ask_for(std::int64_t at) const { prefetch(x + at); }
   __device__ P element(std::int64_t row, std::int64_t cols, std::int64_t c) const { return upcast(x[row * cols + c]); }

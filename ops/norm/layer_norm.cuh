@@ -6,11 +6,13 @@
 // a thread follows from the shape alone. For kernel sources only.
 //
 // y and dy have type D: the rows' Element, or f16 or bf16 beside float.
-// Rows has an Element; row<held>(group, row, cols, inside), which all threads of a group call together and of which
-// each thread holds `held` elements at most: it gives load(c, value) for units of the row, and store(c, value) for
-// those of its gradient; ask_for(at) comes a row before the gradient reads element `at`. For rows of any length there
-// are element(row, cols, c) and again(row, cols, c) behind it, and store(row, cols, c, value). What normalises and what
-// makes gradients may be different Rows, with only load, element and again, or only load, ask_for, element and store.
+// Rows has an Element and row(row, cols, inside), whose Row has the `inside` that it was given. All threads of a group
+// call its begin<held>(group, cols) together before they use the row's values, each of them at most `held`. Units of a
+// row come in two steps, so that a thread has many loads under way: fetch<width>(c) loads a Piece<width> and nothing
+// waits for it, take(c, piece, value) gives its values; store(c, piece, value) takes those of the gradient. ask_for(at)
+// comes a row before the gradient fetches element `at`. For rows of any length there are element(row, cols, c) and
+// again(row, cols, c) behind it, and store(row, cols, c, value). What normalises and what makes gradients may be
+// different Rows, without store and ask_for the one, without again the other.
 // Reference: layer_norm_cpu.inc.
 #pragma once
 
@@ -26,51 +28,108 @@ namespace hearth::kernels::layer_norm_rows {
 using namespace cuda;
 
 constexpr int held_block = 256;  // threads of a block that holds a row
-// Of the gradient's kernel the registers of one of today's devices hold three blocks a multiprocessor where lanes share
-// rows, or two where a lane has more than 24 elements, for each of which it holds four values; with as many blocks in
-// all there is one even wave, and few partial sums are left. Where a block shares a row it is twice as large, and so
-// many of them may come in several waves.
-constexpr int max_grad_elements = 24;
-constexpr int grad_blocks_at_once(int elements) { return elements > max_grad_elements ? 2 : 3; }
-constexpr std::int64_t max_grad_blocks(int elements) { return 132 * grad_blocks_at_once(elements); }
 template <class Group>
 constexpr int held_threads = std::is_same_v<Group, LaneGroup> ? row_block : held_block;
 
+// Blocks of lanes that share rows are as many as one of today's devices has at work at once: one even wave, in which
+// each thread has its next row under way while it works on one. How many a multiprocessor has follows from the
+// registers of a thread: with 32-bit words of its row and of the next, besides some forty.
+constexpr std::int64_t multiprocessors = 132;
+constexpr int blocks_at_once(int words) { return words <= 36 ? 6 : words <= 48 ? 5 : words <= 72 ? 4 : 3; }
+template <class Rows, int width, int units, bool whole>
+constexpr int lane_blocks = blocks_at_once(units*(width* static_cast<int>(sizeof(acc_t<typename Rows::Element>)) +
+                                                  static_cast<int>(sizeof(typename Rows::Row::template Piece<width>))) /
+                                               4 +
+                                           (whole ? 0 : 8));
+
+// The gradient's blocks hold four values for each element of a lane; fewer of them leave few partial sums. Where a
+// block shares a row it is twice as large, and so many of them may come in several waves.
+constexpr int max_grad_elements = 24;
+constexpr int grad_blocks_at_once(int elements) { return elements > max_grad_elements ? 2 : 3; }
+constexpr std::int64_t max_grad_blocks(int elements) { return multiprocessors * grad_blocks_at_once(elements); }
+
 // The longest row that a block holds, `units` units a thread.
 constexpr std::int64_t block_cols(int units, int width) { return std::int64_t{held_block} * units * width; }
+
+// The most units of a lane whose rows have no bounds to look at, because its lanes have as many each.
+constexpr int most_whole_units = 6;
+
+// f(unit, column) for what a thread holds of a row, of which `cols` columns exist: all or, where `whole`, all or none.
+template <bool whole, int units, int width, class F>
+__device__ __forceinline__ void each_held(int index, int threads, int cols, F&& f) {
+  if constexpr (whole) {
+    if (cols == 0) return;
+    HEARTH_UNROLL
+    for (int u = 0; u < units; ++u) f(u, (u * threads + index) * width);
+  } else {
+    each_unit<units, width>(index, threads, cols, f);
+  }
+}
+
+// The sums of two values over the group.
+template <class P>
+__device__ __forceinline__ void add_up(const LaneGroup& group, P& a, P& b) {
+  for (int step = group.lanes / 2; step > 0; step /= 2) {
+    a += __shfl_xor_sync(all_lanes, a, step);
+    b += __shfl_xor_sync(all_lanes, b, step);
+  }
+}
+template <class P>
+__device__ __forceinline__ void add_up(const BlockGroup& group, P& a, P& b) {
+  a = group.template reduce<Sum>(a, P(0));
+  b = group.template reduce<Sum>(b, P(0));
+}
 
 template <class P>
 struct RowStatistics {
   P mean, rstd;
 };
 
-// From the sums of deviations from `centre`, which is the mean but for its rounding.
+// From the sums of deviations from `centre`, which is the mean but for its rounding; `part` is 1 / columns.
 template <class P>
-__device__ RowStatistics<P> finish_statistics(P centre, P sum, P squares, P n, double eps) {
-  const P rest = sum / n;
-  const P variance = squares / n - rest * rest;
+__device__ RowStatistics<P> finish_statistics(P centre, P sum, P squares, P part, double eps) {
+  const P rest = sum * part;
+  const P variance = squares * part - rest * rest;
   return {centre + rest, P(1) / std::sqrt((variance < P(0) ? P(0) : variance) + static_cast<P>(eps))};
 }
 
 // A group of threads a row, held in registers: 2 * sizeof(T) bytes an element, gamma and beta from the cache.
-template <class Rows, class D, int width, int units, class Group, class T = typename Rows::Element>
-__global__ void __launch_bounds__(held_threads<Group>)
+template <class Rows, class D, int width, int units, bool whole, class Group, class T = typename Rows::Element>
+__global__ void __launch_bounds__(held_threads<Group>,
+                                  std::is_same_v<Group, LaneGroup> ? lane_blocks<Rows, width, units, whole> : 1)
     layer_norm_held(Rows in, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, D* y, acc_t<T>* means,
                     acc_t<T>* rstds, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
+  using Row = typename Rows::Row;
   const int index = group.index(), threads = group.threads();
-  each_row(group, rows, [&](std::int64_t row, bool inside) {
-    const int held = inside ? cols : 0;
+  const P part = P(1) / static_cast<P>(cols);
+  const auto over = [&](bool inside, auto&& f) {
+    each_held<whole, units, width>(index, threads, inside ? cols : 0, f);
+  };
+  // The row is the last one again where there is none.
+  const auto number = [&](std::int64_t first) { return std::min(first + group.row_in_step(), rows - 1); };
+  const auto row_at = [&](std::int64_t first) {
+    return in.row(number(first), cols, first + group.row_in_step() < rows);
+  };
+  typename Row::template Piece<width> piece[units];
+  Row next = row_at(group.first_row());
+  over(next.inside, [&](int u, int c) { piece[u] = next.template fetch<width>(c); });
+  for (std::int64_t first = group.first_row(); first < rows; first += group.row_step()) {
+    Row of = next;
+    of.template begin<units * width>(group, cols);
     P value[units][width];
-    P total = 0, sum = 0, squares = 0;
-    const auto from = in.template row<units * width>(group, row, cols, inside);
-    each_unit<units, width>(index, threads, held, [&](int u, int c) { from.load(c, value[u]); });
-    each_unit<units, width>(index, threads, held, [&](int u, int) {
+    P total = 0, none = 0, sum = 0, squares = 0;
+    over(of.inside, [&](int u, int c) { of.take(c, piece[u], value[u]); });
+    if (first + group.row_step() < rows) {
+      next = row_at(first + group.row_step());
+      over(next.inside, [&](int u, int c) { piece[u] = next.template fetch<width>(c); });
+    }
+    over(of.inside, [&](int u, int) {
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) total += value[u][k];
     });
-    const P n = static_cast<P>(cols), centre = group.template reduce<Sum>(total, P(0)) / n;
-    each_unit<units, width>(index, threads, held, [&](int u, int) {
+    const P centre = group.template reduce<Sum>(total, none) * part;
+    over(of.inside, [&](int u, int) {
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) {
         const P d = value[u][k] - centre;
@@ -78,14 +137,14 @@ __global__ void __launch_bounds__(held_threads<Group>)
         squares += d * d;
       }
     });
-    sum = group.template reduce<Sum>(sum, P(0));
-    squares = group.template reduce<Sum>(squares, P(0));
-    const RowStatistics<P> found = finish_statistics(centre, sum, squares, n, eps);
-    if (inside && index == 0) {
+    add_up(group, sum, squares);
+    const RowStatistics<P> found = finish_statistics(centre, sum, squares, part, eps);
+    const std::int64_t row = number(first);
+    if (of.inside && index == 0) {
       means[row] = found.mean;
       rstds[row] = found.rstd;
     }
-    each_unit<units, width>(index, threads, held, [&](int u, int c) {
+    over(of.inside, [&](int u, int c) {
       P scale[width], shift[width];
       load_unit(gamma + c, scale);
       load_unit(beta + c, shift);
@@ -93,7 +152,7 @@ __global__ void __launch_bounds__(held_threads<Group>)
       for (int k = 0; k < width; ++k) value[u][k] = (value[u][k] - found.mean) * found.rstd * scale[k] + shift[k];
       store_unit(y + row * cols + c, value[u]);
     });
-  });
+  }
 }
 
 // A block a row of any length, read three times, mostly from the cache.
@@ -107,7 +166,7 @@ __global__ void __launch_bounds__(max_row_block)
   each_row(group, rows, [&](std::int64_t row, bool) {
     P total = 0, sum = 0, squares = 0;
     each_column<1>(index, threads, cols, [&](std::int64_t c) { total += in.element(row, cols, c); });
-    const P n = static_cast<P>(cols), centre = group.template reduce<Sum>(total, P(0)) / n;
+    const P part = P(1) / static_cast<P>(cols), centre = group.template reduce<Sum>(total, P(0)) * part;
     each_column<1>(index, threads, cols, [&](std::int64_t c) {
       const P d = in.again(row, cols, c) - centre;
       sum += d;
@@ -115,7 +174,7 @@ __global__ void __launch_bounds__(max_row_block)
     });
     sum = group.template reduce<Sum>(sum, P(0));
     squares = group.template reduce<Sum>(squares, P(0));
-    const RowStatistics<P> found = finish_statistics(centre, sum, squares, n, eps);
+    const RowStatistics<P> found = finish_statistics(centre, sum, squares, part, eps);
     if (index == 0) {
       means[row] = found.mean;
       rstds[row] = found.rstd;
@@ -141,8 +200,11 @@ __device__ void merge_over_rows(const LaneGroup& group, P (&value)[units][width]
   for (int turn = 0; turn < warps; ++turn) {
     if (warp == turn && lane_id() < group.lanes) {
       each_unit<units, width>(group.index(), group.lanes, cols, [&](int u, int c) {
+        P so_far[width] = {};
+        if (turn > 0) load_unit(merged + c, so_far);
         HEARTH_UNROLL
-        for (int k = 0; k < width; ++k) merged[c + k] = turn == 0 ? value[u][k] : merged[c + k] + value[u][k];
+        for (int k = 0; k < width; ++k) so_far[k] += value[u][k];
+        store_unit(merged + c, so_far);
       });
     }
     __syncthreads();
@@ -160,60 +222,95 @@ __device__ void merge_over_rows(const BlockGroup& group, P (&value)[units][width
   });
 }
 
+// What a thread has of a row for its gradient.
+template <class Rows, class D, int width, int units>
+struct GradientRow {
+  typename Rows::Row row;
+  acc_t<typename Rows::Element> mean, rstd;
+  typename Rows::Row::template Piece<width> piece[units];
+  RawUnit<D, width> dy[units];
+};
+
 // A group of threads a row: x and dy are read once and dx, which may be dy, is written once; 3 * sizeof(T) bytes an
 // element. `partial` [blocks, 2, cols] receives the block's share of dgamma and dbeta. Dynamic shared memory: cols
 // values of P where lanes share rows.
-template <class Rows, class D, int width, int units, class Group, class T = typename Rows::Element>
+template <class Rows, class D, int width, int units, bool whole, class Group, class T = typename Rows::Element>
 __global__ void __launch_bounds__(held_threads<Group>,
                                   std::is_same_v<Group, LaneGroup> ? grad_blocks_at_once(units* width) : 1)
     layer_norm_grad_held(Rows x, const D* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
                          acc_t<T>* partial, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
+  // Registers have room for the next row, or else the cache.
+  constexpr bool ahead = whole && units * width <= 32;
   const int index = group.index(), threads = group.threads();
+  const P part = P(1) / static_cast<P>(cols);
+  const auto over = [&](bool inside, auto&& f) {
+    each_held<whole, units, width>(index, threads, inside ? cols : 0, f);
+  };
   P d_gamma[units][width], d_beta[units][width];
   HEARTH_UNROLL
   for (int u = 0; u < units; ++u) {
     HEARTH_UNROLL
     for (int k = 0; k < width; ++k) d_gamma[u][k] = d_beta[u][k] = 0;
   }
-  each_row(group, rows, [&](std::int64_t row, bool inside) {
-    const int held = inside ? cols : 0;
-    const P mean = means[row], rstd = rstds[row];
-    const auto of = x.template row<units * width>(group, row, cols, inside);
-    P normal[units][width], slope[units][width];
+  // The row is the last one again where there is none.
+  const auto load = [&](std::int64_t first) {
+    const bool inside = first + group.row_in_step() < rows;
+    const std::int64_t row = inside ? first + group.row_in_step() : rows - 1;
+    GradientRow<Rows, D, width, units> loaded{x.row(row, cols, inside), means[row], rstds[row], {}, {}};
+    over(inside, [&](int u, int c) {
+      loaded.piece[u] = loaded.row.template fetch<width>(c);
+      loaded.dy[u] = load_raw<width>(dy + row * cols + c);
+    });
+    return loaded;
+  };
+  const std::int64_t step = group.row_step();
+  auto next = load(group.first_row());
+  for (std::int64_t first = group.first_row(); first < rows; first += step) {
+    auto now = next;
+    now.row.template begin<units * width>(group, cols);
+    if (ahead && first + step < rows) next = load(first + step);
+    if constexpr (!ahead) {
+      const std::int64_t row = first + step + group.row_in_step();
+      each_unit<units, width>(index, threads, row < rows ? cols : 0, [&](int, int c) {
+        x.ask_for(row * cols + c);
+        prefetch(dy + row * cols + c);
+      });
+    }
+    // f(unit, column, dy, normalised x, slope of the result by it)
+    const auto values = [&](auto&& f) {
+      over(now.row.inside, [&](int u, int c) {
+        P d[width], normal[width], slope[width];
+        now.row.take(c, now.piece[u], normal);
+        unpack<D, width>(now.dy[u], d);
+        load_unit(gamma + c, slope);
+        HEARTH_UNROLL
+        for (int k = 0; k < width; ++k) {
+          normal[k] = (normal[k] - now.mean) * now.rstd;
+          slope[k] *= d[k];
+        }
+        f(u, c, d, normal, slope);
+      });
+    };
     P sum = 0, product = 0;
-    each_unit<units, width>(index, threads, held, [&](int u, int c) {
-      of.load(c, normal[u]);
-      load_unit(dy + row * cols + c, slope[u]);
-    });
-    // Too few warps have registers here to keep memory busy with their own rows alone.
-    const std::int64_t next = row + group.row_step();
-    each_unit<units, width>(index, threads, next < rows ? cols : 0, [&](int, int c) {
-      x.ask_for(next * cols + c);
-      prefetch(dy + next * cols + c);
-    });
-    each_unit<units, width>(index, threads, held, [&](int u, int c) {
-      P scale[width];
-      load_unit(gamma + c, scale);
+    values([&](int u, int, const auto& d, const auto& normal, const auto& slope) {
       HEARTH_UNROLL
       for (int k = 0; k < width; ++k) {
-        const P d = slope[u][k], centred = (normal[u][k] - mean) * rstd, g = d * scale[k];
-        sum += g;
-        product += g * centred;
-        d_gamma[u][k] += d * centred;
-        d_beta[u][k] += d;
-        normal[u][k] = centred;
-        slope[u][k] = g;
+        sum += slope[k];
+        product += slope[k] * normal[k];
+        d_gamma[u][k] += d[k] * normal[k];
+        d_beta[u][k] += d[k];
       }
     });
-    const P n = static_cast<P>(cols);
-    const P a = group.template reduce<Sum>(sum, P(0)) / n, b = group.template reduce<Sum>(product, P(0)) / n;
-    each_unit<units, width>(index, threads, held, [&](int u, int c) {
+    add_up(group, sum, product);
+    const P a = sum * part, b = product * part;
+    values([&](int u, int c, const auto&, const auto& normal, auto& slope) {
       HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) slope[u][k] = rstd * (slope[u][k] - a - normal[u][k] * b);
-      of.store(c, slope[u]);
+      for (int k = 0; k < width; ++k) slope[k] = now.rstd * (slope[k] - a - normal[k] * b);
+      now.row.store(c, now.piece[u], slope);
     });
-  });
+    if (!ahead && first + step < rows) next = load(first + step);
+  }
   P* merged = nullptr;
   if constexpr (std::is_same_v<Group, LaneGroup>) merged = dynamic_shared<P>();
   P* const total = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * cols;
@@ -286,13 +383,20 @@ __global__ void layer_norm_add_shares(const P* partial, std::int64_t shares, std
   if (to != nullptr) to[column % cols] = static_cast<P>(sum);
 }
 
-template <class D, int width, int units, class Rows, class Group, class T = typename Rows::Element>
-void run_held(cuda::Stream& stream, const char* name, const Rows& in, const Normalized& o, Group group,
-              const LaunchShape& shape) {
-  using P = acc_t<T>;
-  const std::int64_t cols = o.y.dim(-1);
-  launch(stream, name, shape, layer_norm_held<Rows, D, width, units, Group>, in, o.gamma.data<P>(), o.beta.data<P>(),
-         o.eps, o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), o.y.size() / cols, cols, group);
+// Calls f<units>() and is true where 16-byte units of 16-bit elements fill the lanes of a row evenly.
+template <class T, int width, class F>
+bool with_whole_units(std::int64_t cols, F&& f) {
+  if constexpr (sizeof(T) == 2 && width > 1) {
+    const std::int64_t units = cols / width;
+    const int lanes = lanes_for(cols, width, most_whole_units);
+    if (units % lanes != 0) return false;
+    return [&]<int... less>(std::integer_sequence<int, less...>) {
+      return ((units / lanes == less + 1 && (f.template operator()<less + 1>(LaneGroup{lanes}), true)) || ...);
+    }
+    (std::make_integer_sequence<int, most_whole_units>());
+  } else {
+    return false;
+  }
 }
 
 /// y of the rows of `in`, whose arrays have `row_bytes` bytes and may be read in units of `width`.
@@ -303,18 +407,25 @@ void normalize_rows(cuda::Stream& stream, const char* name, const Rows& in, std:
   using P = acc_t<T>;
   const std::int64_t cols = o.y.dim(-1), rows = o.y.size() / cols;
   const std::int64_t bytes = row_bytes + bytes_of(o.gamma, o.beta, o.y, o.mean, o.rstd);
-  if (cols <= warp_cols<T, width>) {
-    const int lanes = lanes_for(cols, width, units);
-    run_held<D, width, units>(stream, name, in, o, LaneGroup{lanes},
-                              {lane_group_blocks(rows, lanes), row_block, 0, bytes});
-  } else if (cols <= block_cols(8 / width, width)) {
-    run_held<D, width, 8 / width>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
-  } else if (cols <= block_cols(units, width)) {
-    run_held<D, width, units>(stream, name, in, o, BlockGroup{}, {blocks_for(rows, 1), held_block, 0, bytes});
-  } else {
+  const auto run = [&]<int held, bool whole, class Group>(Group group) {
+    std::int64_t blocks = rows;
+    if constexpr (std::is_same_v<Group, LaneGroup>)
+      blocks = blocks_for(rows, row_block / group.lanes, multiprocessors * lane_blocks<Rows, width, held, whole>);
+    launch(stream, name, {blocks_for(blocks, 1), held_threads<Group>, 0, bytes},
+           layer_norm_held<Rows, D, width, held, whole, Group>, in, o.gamma.data<P>(), o.beta.data<P>(), o.eps,
+           o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), rows, cols, group);
+  };
+  if (with_whole_units<T, width>(cols, [&]<int held>(LaneGroup group) { run.template operator()<held, true>(group); }))
+    return;
+  if (cols <= warp_cols<T, width>)
+    run.template operator()<units, false>(LaneGroup{lanes_for(cols, width, units)});
+  else if (cols <= block_cols(8 / width, width))
+    run.template operator()<8 / width, false>(BlockGroup{});
+  else if (cols <= block_cols(units, width))
+    run.template operator()<units, false>(BlockGroup{});
+  else
     launch(stream, name, {blocks_for(rows, 1), long_row_block(cols), 0, bytes}, layer_norm_long<Rows, D>, in,
            o.gamma.data<P>(), o.beta.data<P>(), o.eps, o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), rows, cols);
-  }
 }
 
 template <class P>
@@ -325,20 +436,6 @@ void add_shares(cuda::Stream& stream, const Tensor& partial, std::int64_t cols, 
          {blocks_for(2 * cols, warp_size), share_warps * warp_size, 0, bytes_of(partial, d_gamma, d_beta)},
          layer_norm_add_shares<P>, partial.data<P>(), partial.dim(0), cols,
          d_gamma.defined() ? d_gamma.data<P>() : nullptr, d_beta.defined() ? d_beta.data<P>() : nullptr);
-}
-
-template <class D, int width, int units, class Rows, class Group, class T = typename Rows::Element>
-void run_held_gradient(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
-                       const NormGradient& g, Group group, std::int64_t blocks_wanted, unsigned block) {
-  using P = acc_t<T>;
-  const std::int64_t cols = g.dy.dim(-1), blocks = std::min(blocks_wanted, max_grad_blocks(units * width));
-  const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.dy.device());
-  const std::size_t shared = std::is_same_v<Group, LaneGroup> ? static_cast<std::size_t>(cols) * sizeof(P) : 0;
-  launch(stream, name,
-         {static_cast<unsigned>(blocks), block, shared, row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd, partial)},
-         layer_norm_grad_held<Rows, D, width, units, Group>, x, g.dy.data<D>(), g.gamma.data<P>(), g.mean.data<P>(),
-         g.rstd.data<P>(), partial.data<P>(), g.dy.size() / cols, cols, group);
-  add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
 }
 
 template <class D, class Rows, class T = typename Rows::Element>
@@ -377,22 +474,36 @@ template <class D, int width, class Rows, class T = typename Rows::Element>
 void normalize_rows_grad(cuda::Stream& stream, const char* name, const Rows& x, std::int64_t row_bytes,
                          const NormGradient& g) {
   constexpr int units = lane_units<T, width>, fewer = std::min(units, max_grad_elements / width);
+  using P = acc_t<T>;
   const std::int64_t cols = g.dy.dim(-1), rows = g.dy.size() / cols;
-  if (cols <= warp_size * fewer * width) {
-    const int lanes = lanes_for(cols, width, fewer);
-    run_held_gradient<D, width, fewer>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
-                                       row_block);
-  } else if (cols <= warp_cols<T, width>) {
-    const int lanes = lanes_for(cols, width, units);
-    run_held_gradient<D, width, units>(stream, name, x, row_bytes, g, LaneGroup{lanes}, lane_group_blocks(rows, lanes),
-                                       row_block);
-  } else if (cols <= block_cols(8 / width, width)) {
-    run_held_gradient<D, width, 8 / width>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
-  } else if (cols <= block_cols(units, width)) {
-    run_held_gradient<D, width, units>(stream, name, x, row_bytes, g, BlockGroup{}, rows, held_block);
-  } else {
+  const auto run = [&]<int held, bool whole, class Group>(Group group) {
+    std::int64_t blocks = rows;
+    std::size_t shared = 0;
+    if constexpr (std::is_same_v<Group, LaneGroup>) {
+      blocks = lane_group_blocks(rows, group.lanes);
+      shared = static_cast<std::size_t>(cols) * sizeof(P);
+    }
+    blocks = std::min(blocks, max_grad_blocks(held * width));
+    const Tensor partial = Tensor::empty({blocks, 2, cols}, dtype_of<P>(), g.dy.device());
+    launch(stream, name,
+           {static_cast<unsigned>(blocks), held_threads<Group>, shared,
+            row_bytes + bytes_of(g.dy, g.gamma, g.mean, g.rstd, partial)},
+           layer_norm_grad_held<Rows, D, width, held, whole, Group>, x, g.dy.data<D>(), g.gamma.data<P>(),
+           g.mean.data<P>(), g.rstd.data<P>(), partial.data<P>(), rows, cols, group);
+    add_shares<P>(stream, partial, cols, g.d_gamma, g.d_beta);
+  };
+  if (with_whole_units<T, width>(cols, [&]<int held>(LaneGroup group) { run.template operator()<held, true>(group); }))
+    return;
+  if (cols <= warp_size * fewer * width)
+    run.template operator()<fewer, false>(LaneGroup{lanes_for(cols, width, fewer)});
+  else if (cols <= warp_cols<T, width>)
+    run.template operator()<units, false>(LaneGroup{lanes_for(cols, width, units)});
+  else if (cols <= block_cols(8 / width, width))
+    run.template operator()<8 / width, false>(BlockGroup{});
+  else if (cols <= block_cols(units, width))
+    run.template operator()<units, false>(BlockGroup{});
+  else
     run_long_gradient<D>(stream, name, x, row_bytes, g);
-  }
 }
 
 }  // namespace hearth::kernels::layer_norm_rows

@@ -22,28 +22,32 @@ struct GatheredRows {
 
   // Units lie within a neighbour.
   struct Row {
-    const GatheredRows& rows;
-    MergedRows::Corner corner;
     template <int width>
-    __device__ void load(int c, P (&value)[width]) const {
+    using Piece = RawUnit<T, width>;
+    GatheredRows rows;
+    MergedRows::Corner corner;
+    bool inside;
+
+    template <int held, class Group>
+    __device__ void begin(const Group&, int) {}
+    template <int width>
+    __device__ Piece<width> fetch(int c) const {
       const MergedRows::Spot spot = rows.merged.spot(corner, c);
-      if (spot.exists) {
-        load_unit(rows.x + spot.at, value);
-        return;
-      }
-      HEARTH_UNROLL
-      for (int k = 0; k < width; ++k) value[k] = P(0);
+      Piece<width> piece{};
+      if (spot.exists) piece = load_raw<width>(rows.x + spot.at);
+      return piece;
     }
     template <int width>
-    __device__ void store(int c, const P (&value)[width]) const {
+    __device__ void take(int, const RawUnit<T, width>& piece, P (&value)[width]) const {
+      unpack<T, width>(piece, value);
+    }
+    template <int width>
+    __device__ void store(int c, const RawUnit<T, width>&, const P (&value)[width]) const {
       const MergedRows::Spot spot = rows.merged.spot(corner, c);
       if (spot.exists) store_unit(rows.dx + spot.at, value);
     }
   };
-  template <int held, class Group>
-  __device__ Row row(const Group&, std::int64_t row, int, bool) const {
-    return {*this, merged.corner(row)};
-  }
+  __device__ Row row(std::int64_t row, int, bool inside) const { return {*this, merged.corner(row), inside}; }
   /// Its address takes divisions.
   __device__ void ask_for(std::int64_t) const {}
   __device__ P element(std::int64_t row, std::int64_t, std::int64_t c) const {

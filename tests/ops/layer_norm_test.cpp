@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <vector>
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "ops/norm/add_layer_norm.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
@@ -96,6 +98,35 @@ TEST(LayerNormOnDevices, LargeMeanKeepsItsVariance) {
       const std::vector<double> result = layer_norm(x, constant(1.0), constant(0.0), 0.0).to_doubles();
       for (std::size_t i = 0; i < result.size(); ++i)
         ASSERT_NEAR(result[i], i % 2 == 0 ? -1.0 : 1.0, 1e-3) << device << " " << cols;
+    }
+}
+
+// More rows than a device has at work at once, whose contents come again every seventh.
+TEST(LayerNormOnDevices, EqualRowsGiveTheSameHoweverMany) {
+  constexpr std::int64_t period = 7, times = 500, cols = 256;
+  const auto rows_of = [](std::int64_t rows, double step, DType dtype, Device device) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < rows * cols; ++i)
+      values.push_back(std::sin(step * static_cast<double>(i % (period * cols))));
+    return Tensor::of<double>({rows, cols}, values).to(dtype).to(device);
+  };
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const auto pass = [&](std::int64_t rows) {
+        const Tensor x = requires_grad(rows_of(rows, 1.3, dtype, device)), f = rows_of(rows, 0.9, dtype, device);
+        const Tensor gamma = requires_grad(Tensor::full({cols}, 0.7, DType::f32, device)),
+                     beta = requires_grad(Tensor::full({cols}, 0.3, DType::f32, device));
+        const Tensor y = add_layer_norm(layer_norm(x, gamma, beta), f, gamma, beta).y;
+        backward(y, rows_of(rows, 2.1, dtype, device));
+        return std::array{y.to_doubles(), grad_of(x).to_doubles(), grad_of(gamma).to_doubles(),
+                          grad_of(beta).to_doubles()};
+      };
+      const auto few = pass(period), many = pass(period * times);
+      for (const std::size_t k : {0, 1})
+        for (std::size_t i = 0; i < many[k].size(); ++i)
+          ASSERT_EQ(many[k][i], few[k][i % few[k].size()]) << device << k;
+      for (const std::size_t k : {2, 3})
+        for (std::size_t i = 0; i < few[k].size(); ++i) ASSERT_NEAR(many[k][i] / times, few[k][i], 1e-4) << device << k;
     }
 }
 
