@@ -363,11 +363,12 @@ __global__ void layer_norm_parameter_shares(Rows x, const D* dy, const acc_t<T>*
 }
 
 // d_gamma and d_beta (null where not wanted) from the shares [shares, 2, cols], in f64: 32 neighbouring columns a
-// block, whose eight warps add every eighth share each.
-constexpr int share_warps = 8;
+// block, whose warps add every 32nd share each: then a dozen loads are all that one waits for.
+constexpr int share_warps = 32;
 
 template <class P>
-__global__ void layer_norm_add_shares(const P* partial, std::int64_t shares, std::int64_t cols, P* d_gamma, P* d_beta) {
+__global__ void __launch_bounds__(share_warps* warp_size)
+    layer_norm_add_shares(const P* partial, std::int64_t shares, std::int64_t cols, P* d_gamma, P* d_beta) {
   HEARTH_SHARED(double, sums, [share_warps][warp_size]);
   const int lane = lane_id(), warp = static_cast<int>(threadIdx.x) / warp_size;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + lane;
