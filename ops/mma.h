@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instructions that have no word in CUDA C++: tensor-core products, matrix loads from shared memory, asynchronous
-// copies into it, and the bare power of two. But for the conversions in kernel.h this is the only inline PTX of the
-// code base. Each entry is one instruction with an emulated twin (tests/emulated_gpu/mma.cpp); layouts are those of the
-// PTX ISA, chapter "Matrix multiply-accumulate". All 32 lanes of a warp must come to mma and ldmatrix together.
+// copies into it, and the bare power of two and reciprocal. But for the conversions in kernel.h this is the only inline
+// PTX of the code base. Each entry is one instruction with an emulated twin (tests/emulated_gpu/mma.cpp); layouts are
+// those of the PTX ISA, chapter "Matrix multiply-accumulate". All 32 lanes of a warp must come to mma and ldmatrix
+// together.
 #pragma once
 
 #include "core/cuda/kernel.h"
@@ -131,6 +132,17 @@ __device__ __forceinline__ float exp2_rounded(float x) {
   return y;
 #else
   return x < -126.0f ? 0.0f : emulate::fast_exp2(x);
+#endif
+}
+
+/// 1 / x to 23 bits; 0 where that would be subnormal. x must not be subnormal.
+__device__ __forceinline__ float reciprocal_rounded(float x) {
+#if defined(__CUDACC__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::abs(x) > 0x1p126f ? 0.0f : __fdividef(1.0f, x);
 #endif
 }
 

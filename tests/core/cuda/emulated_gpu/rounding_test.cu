@@ -73,6 +73,8 @@ TEST_F(EmulateRounding, SpecialValuesStayExact) {
     EXPECT_EQ(__expf(-infinity), 0.0f);
     EXPECT_EQ(exp2_rounded(0.0f), 1.0f);
     EXPECT_EQ(exp2_rounded(-1000.0f), 0.0f);
+    EXPECT_EQ(reciprocal_rounded(infinity), 0.0f);
+    EXPECT_TRUE(std::isnan(reciprocal_rounded(std::nanf(""))));
     EXPECT_EQ(rsqrtf(0.0f), infinity);
     EXPECT_TRUE(std::isnan(__expf(std::nanf(""))));
     EXPECT_TRUE(std::isfinite(emulate::approximate(std::numeric_limits<float>::max(), 1.0f)));
