@@ -56,6 +56,11 @@ void run_library(const MatmulProblem& problem, const ProductOperands& operands) 
   put_back(a_sums, operands.a_sums);
 }
 
+std::string library_slower(const MatmulProblem& problem) {
+  if (!problem.sums_a || size_of(problem.a) != 2) return "";
+  return "cuBLASLt sums an operand in a kernel of its own, which is slower than the one here for 16-bit types";
+}
+
 /// The product by the library where the bias too is added by a kernel of its own.
 MatmulProblem without_bias(MatmulProblem problem) {
   problem.has_bias = false;
@@ -163,7 +168,7 @@ void run_portable(const MatmulProblem& problem, const ProductOperands& operands)
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
   return {op,
-          {{"cublaslt", library_unsupported, run_library, cuda::blas::why_absent},
+          {{"cublaslt", library_unsupported, run_library, cuda::blas::why_absent, library_slower},
            {"cublaslt_unfused", unfused_unsupported, run_unfused, cuda::blas::why_absent},
            {"mma", mma_unsupported, run_mma},
            {"portable", portable_unsupported, run_portable}},
