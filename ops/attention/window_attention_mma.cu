@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention within windows of f16 and bf16 on tensor cores, f32 sums, for windows up to 12 x 12. A block walks over its
 // share of the windows of one head: while it works on one, cp_async gathers the next. The head's biases lie in shared
-// memory, up to 64 tokens in the order of the tensor cores' results, so that one load brings those of four scores. Each
-// warp makes 16 rows of a result; scores stay in registers, and weights are multiplied where they are. The gradient
-// makes the weights again; they and the slopes go through shared memory, rounded to 16 bits, for the products whose
-// rows are keys. The biases' gradient stays in registers until the share ends, of more than 64 tokens in shared memory.
-// Traffic: every operand is read once and every result written once.
+// memory, up to 64 tokens in the order of the tensor cores' results, so that one load brings those of four scores, or
+// in registers where these allow: shared memory is what most kernels here wait for. Results go through it to be written
+// 16 bytes at a time. Each warp makes 16 rows of a result; scores stay in registers, and weights are multiplied where
+// they are. The gradient makes the weights again; they and the slopes go through shared memory, rounded to 16 bits, for
+// the products whose rows are keys. The biases' gradient stays in registers until the share ends, of more than 64
+// tokens in shared memory. Traffic: every operand is read once and every result written once.
 // Reference: window_attention_cpu.cpp.
 #include <limits>
 
@@ -20,50 +21,79 @@ using namespace window_mma;
 
 constexpr float log2_e = 1.44269504f;
 
-/// Blocks that a launch asks for, by 132 multiprocessors: `each` where a tile has 64 tokens, two or three times as many
-/// as one holds at once; of 16 tokens, where a block is a warp, the 24 or so that it holds; of 144 the one that it
-/// holds.
-template <int tokens>
-constexpr int blocks_wanted(int each) {
-  return 132 * (tokens == 16 ? 24 : few<tokens> ? each : 1);
-}
+/// Blocks that a multiprocessor is to hold at once, which registers must allow: of 64 tokens what shared memory does,
+/// of 16, where a block is a warp, about 24, of 144 one.
+template <int tokens, int width, bool gradient>
+constexpr int blocks_held = tokens == 16   ? (width == 32 ? 24 : 16)
+                            : tokens == 64 ? (width == 32 ? 4 : 3) - (gradient ? 1 : 0)
+                                           : 1;
+
+/// Blocks that a launch asks for: as many as 132 multiprocessors hold, so that each block makes ready once.
+template <int tokens, int width, bool gradient>
+constexpr int blocks_wanted = 132 * blocks_held<tokens, width, gradient>;
 
 struct Higher {
   __device__ static float join(float a, float b) { return fmaxf(a, b); }
 };
 
-/// The biases of a head times log2 e: of few tokens in the order of results and such that there is no weight behind the
-/// last key, of many the table's entries.
-template <int tokens, class T>
-__device__ void load_biases(const Problem<T>& p, int h, const Spot* spots, float* biases) {
-  if constexpr (few<tokens>) {
-    for (int j = 0; j < tokens / 8; ++j) {
-      Pack<float, 4> pack;
+/// The biases of a head times log2 e. Of few tokens those that this lane adds to each fragment of a result, such that
+/// there is no weight behind the last key: in shared memory, or registers where `own`. Of many the table's entries.
+template <int tokens, bool own>
+class Biases {
+ public:
+  /// `entries` keeps those of few tokens meanwhile. There is a barrier in it.
+  template <class T>
+  __device__ __forceinline__ Biases(const Problem<T>& p, int h, const Spot* spots, float* entries, float* shared)
+      : shared_(shared) {
+    float* const table = few<tokens> ? entries : shared;
+    for (int e = static_cast<int>(threadIdx.x); e < static_cast<int>(p.grid.entries()); e += threads_of<tokens>)
+      table[e] = p.table[e * p.heads + h] * log2_e;
+    __syncthreads();
+    if constexpr (few<tokens>) {
       HEARTH_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const Spot query = spots[warp_row() + own_row(e)], key = spots[8 * j + own_column(e)];
-        const int entry = query.place - key.place + middle_of(p.grid);
-        pack.at[e] = key.real == 0     ? -std::numeric_limits<float>::infinity()
-                     : query.real == 0 ? 0.0f
-                                       : p.table[entry * p.heads + h] * log2_e;
+      for (int j = 0; j < tokens / 8; ++j) {
+        const Pack<float, 4> biases = biases_of(p.grid, spots, table, j);
+        if constexpr (own)
+          own_[j] = biases;
+        else
+          store_pack(shared_ + own_four<tokens>(j), biases);
       }
-      store_pack(biases + own_four<tokens>(j), pack);
     }
-  } else {
-    for (int e = static_cast<int>(threadIdx.x); e < p.grid.entries(); e += threads_of<tokens>)
-      biases[e] = p.table[e * p.heads + h] * log2_e;
   }
-}
+  __device__ __forceinline__ Pack<float, 4> four(int j) const {
+    if constexpr (own)
+      return own_[j];
+    else
+      return load_pack<4>(shared_ + own_four<tokens>(j));
+  }
+  __device__ __forceinline__ float entry(int e) const { return shared_[e]; }
+
+ private:
+  __device__ static Pack<float, 4> biases_of(const WindowGrid& grid, const Spot* spots, const float* table, int j) {
+    Pack<float, 4> biases;
+    HEARTH_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const Spot query = spots[warp_row() + own_row(e)], key = spots[8 * j + own_column(e)];
+      const bool there = key.real != 0 && query.real != 0;
+      const float bias = table[there ? query.place - key.place + middle_of(grid) : 0];
+      biases.at[e] = key.real == 0 ? -std::numeric_limits<float>::infinity() : there ? bias : 0.0f;
+    }
+    return biases;
+  }
+
+  float* shared_;
+  Pack<float, 4> own_[own ? tokens / 8 : 1];
+};
 
 /// Products of q and k times log2 e, with the biases.
-template <int tokens, class T>
-__device__ __forceinline__ void add_biases(const Problem<T>& p, const Spot* spots, const float* biases,
+template <int tokens, class T, bool own>
+__device__ __forceinline__ void add_biases(const Problem<T>& p, const Spot* spots, const Biases<tokens, own>& biases,
                                            float (&score)[tokens / 8][4]) {
   const float scale = p.scale * log2_e;
   if constexpr (few<tokens>) {
     HEARTH_UNROLL
     for (int j = 0; j < tokens / 8; ++j) {
-      const auto bias = load_pack<4>(biases + own_four<tokens>(j));
+      const Pack<float, 4> bias = biases.four(j);
       HEARTH_UNROLL
       for (int e = 0; e < 4; ++e) score[j][e] = score[j][e] * scale + bias.at[e];
     }
@@ -79,17 +109,18 @@ __device__ __forceinline__ void add_biases(const Problem<T>& p, const Spot* spot
       for (int e = 0; e < 4; ++e) {
         const int key = 8 * j + own_column(e);
         score[j][e] = key > count ? -std::numeric_limits<float>::infinity()
-                                  : score[j][e] * scale + biases[places[e / 2] - spots[key].place];
+                                  : score[j][e] * scale + biases.entry(places[e / 2] - spots[key].place);
       }
     }
   }
 }
 
 /// Products of q and k become weights of the softmax times their sums; `inverse` those sums' inverses.
-template <int tokens, class T>
-__device__ __forceinline__ void weigh(const Problem<T>& p, const Place& place, const Spot* spots, const float* biases,
-                                      float (&weight)[tokens / 8][4], float (&inverse)[2]) {
-  add_biases<tokens>(p, spots, biases, weight);
+template <int tokens, class T, bool own>
+__device__ __forceinline__ void weigh(const Problem<T>& p, const Place& place, const Spot* spots,
+                                      const Biases<tokens, own>& biases, float (&weight)[tokens / 8][4],
+                                      float (&inverse)[2]) {
+  add_biases(p, spots, biases, weight);
   if (const int seams = place.seams(p.grid); seams != 0) {
     const int zones[2] = {spots[warp_row() + own_row(0)].zone, spots[warp_row() + own_row(2)].zone};
     HEARTH_UNROLL
@@ -115,58 +146,68 @@ __device__ __forceinline__ void weigh(const Problem<T>& p, const Place& place, c
         sum += weight[j][e];
       }
     }
-    inverse[half] = 1.0f / reduce_row<Sum>(sum);
+    inverse[half] = reciprocal_rounded(reduce_row<Sum>(sum));
   }
 }
 
-/// Writes sum, the channels from `first` on, times its row's factor to the pixels of this warp's rows, in pairs.
-template <int width, class T>
-__device__ __forceinline__ void store_rows(const Problem<T>& p, const Place& place, const Spot* spots,
-                                           const float (&sum)[width / 8][4], float upper, float lower, T* to,
+/// Writes sum, the channels from `first` on, times its row's factor to the pixels of this warp's rows `row`, 16 bytes
+/// at a time by way of `stage`: this warp's rows of a part, which nobody else reads or writes meanwhile.
+template <int width, int pitch, class T>
+__device__ __forceinline__ void store_rows(const Problem<T>& p, const std::int64_t (&row)[2],
+                                           const float (&sum)[width / 8][4], float upper, float lower, T* stage, T* to,
                                            std::int64_t step, int first = 0) {
+  __syncwarp();
   HEARTH_UNROLL
   for (int half = 0; half < 2; ++half) {
-    const std::int64_t row = place.row(p.grid, spots[warp_row() + own_row(2 * half)]);
     const float factor = half == 0 ? upper : lower;
     HEARTH_UNROLL
-    for (int j = 0; j < width / 8; ++j) {
-      const int d = first + 8 * j + own_column(0);
-      if (row < 0 || d >= p.width) continue;
-      Pack<T, 2> pair;
-      pair.at[0] = cast_down<T>(sum[j][2 * half] * factor);
-      pair.at[1] = cast_down<T>(sum[j][2 * half + 1] * factor);
-      store_pack(to + row * step + d, pair);
+    for (int j = 0; j < width / 8; ++j)
+      *reinterpret_cast<unsigned*>(stage + own_row(2 * half) * pitch + 8 * j + own_column(0)) =
+          cast_down_two<T>(sum[j][2 * half] * factor, sum[j][2 * half + 1] * factor);
+  }
+  __syncwarp();
+  HEARTH_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    T* const at = to + row[half] * step + first;
+    HEARTH_UNROLL
+    for (int chunk = 0; chunk < width / run; chunk += 4) {
+      const int d = (chunk + lane_id() % 4) * run;
+      const auto pack = load_pack<4>(reinterpret_cast<const unsigned*>(stage + own_row(2 * half) * pitch + d));
+      if (row[half] >= 0 && first + d < p.width) store_words(at + d, pack.at[0], pack.at[1], pack.at[2], pack.at[3]);
     }
   }
 }
 
 template <class T, int tokens, int width>
-__global__ void __launch_bounds__(threads_of<tokens>)
+__global__ void __launch_bounds__(threads_of<tokens>, blocks_held<tokens, width, false>)
     attend_windows_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Split split, T* y) {
   using Memory = Layout<tokens, width, false>;
   HEARTH_SHARED(Spot, spots, [tokens]);
-  float* const biases = dynamic_shared<float>();
+  HEARTH_SHARED(float, entries, [few_entries<tokens>]);
+  float* const shared = dynamic_shared<float>();
   const int h = head_of(p);
   place_tokens(p.grid, tokens, spots);
-  __syncthreads();
-  load_biases<tokens>(p, h, spots, biases);
-  const auto attend = [&](std::int64_t at, const Place& place, const T* rows) {
+  const Biases<tokens, keeps_biases<tokens, width>> biases(p, h, spots, entries, shared);
+  const auto attend = [&](std::int64_t at, const Place& place, T* rows) {
     const KeepFactors<tokens> kept(p, at, h);
     float weight[tokens / 8][4], inverse[2];
     multiply_rows<width, tokens>(rows + warp_row() * Memory::pitch, rows + Memory::part, weight);
-    weigh<tokens>(p, place, spots, biases, weight, inverse);
+    weigh(p, place, spots, biases, weight, inverse);
     kept.apply(0, weight);
-    // All channels at once where registers hold them.
+    // All channels at once where registers hold them. Only this warp reads its rows of q, and has.
     constexpr int columns = few<tokens> ? width : 32;
     HEARTH_UNROLL
     for (int first = 0; first < width; first += columns) {
       float sum[columns / 8][4] = {};
       add_weighted<width, tokens, columns>(weight, rows + 2 * Memory::part + first, sum);
-      store_rows<columns>(p, place, spots, sum, inverse[0], inverse[1], y + h * p.width, p.channels, first);
+      const std::int64_t own[2] = {place.row(p.grid, spots[warp_row() + own_row(0)]),
+                                   place.row(p.grid, spots[warp_row() + own_row(2)])};
+      store_rows<columns, Memory::pitch>(p, own, sum, inverse[0], inverse[1], rows + warp_row() * Memory::pitch,
+                                         y + h * p.width, p.channels, first);
     }
   };
   walk<tokens, width, false>(p, split, spots, static_cast<const T*>(nullptr),
-                             reinterpret_cast<T*>(biases + Memory::biases), attend);
+                             reinterpret_cast<T*>(shared + Memory::biases), attend);
 }
 
 /// Writes this warp's rows of [tokens][tokens + run] from column `first` on, rounded.
@@ -176,12 +217,9 @@ __device__ __forceinline__ void put_rows(const float (&value)[keys / 8][4], int 
   for (int half = 0; half < 2; ++half) {
     T* const row = to + (warp_row() + own_row(2 * half)) * (tokens + run) + first;
     HEARTH_UNROLL
-    for (int j = 0; j < keys / 8; ++j) {
-      Pack<T, 2> pair;
-      pair.at[0] = cast_down<T>(value[j][2 * half]);
-      pair.at[1] = cast_down<T>(value[j][2 * half + 1]);
-      store_pack(row + 8 * j + own_column(0), pair);
-    }
+    for (int j = 0; j < keys / 8; ++j)
+      *reinterpret_cast<unsigned*>(row + 8 * j + own_column(0)) =
+          cast_down_two<T>(value[j][2 * half], value[j][2 * half + 1]);
   }
 }
 
@@ -215,12 +253,12 @@ __device__ __forceinline__ void multiply_turned(const T* values, const T* rows, 
 
 /// Adds this warp's rows behind the image times a factor to sums of each token, [tokens][2][width].
 template <int width, class T>
-__device__ __forceinline__ void add_padding(const Problem<T>& p, const Place& place, const Spot* spots,
+__device__ __forceinline__ void add_padding(const Problem<T>& p, const std::int64_t (&row)[2], const Spot* spots,
                                             const float (&sum)[width / 8][4], float factor, float* to) {
   HEARTH_UNROLL
   for (int half = 0; half < 2; ++half) {
     const int t = warp_row() + own_row(2 * half);
-    if (spots[t].real == 0 || place.row(p.grid, spots[t]) >= 0) continue;
+    if (spots[t].real == 0 || row[half] >= 0) continue;
     HEARTH_UNROLL
     for (int j = 0; j < width / 8; ++j) {
       HEARTH_UNROLL
@@ -233,9 +271,9 @@ __device__ __forceinline__ void add_padding(const Problem<T>& p, const Place& pl
 }
 
 /// What a block of the gradient has and makes.
-template <class T>
+template <int tokens, class T>
 struct Gradient {
-  const float* biases;
+  Biases<tokens, false> biases;
   T *values, *dqkv;  ///< shared memory for weights or slopes; the result, at the head's first channel
   float* padding;    ///< sums of each token, or null
   int h;
@@ -244,18 +282,19 @@ struct Gradient {
 /// Adds one window's slopes to `slopes` and writes its gradients.
 template <int tokens, int width, class T>
 __device__ __forceinline__ void differentiate(const Problem<T>& p, std::int64_t at, const Place& place,
-                                              const Spot* spots, const Gradient<T>& g, const T* rows,
+                                              const Spot* spots, const Gradient<tokens, T>& g, T* rows,
                                               SlopeSums<tokens>& slopes) {
   constexpr int pitch = width + run, part = tokens * pitch,
                 keys = few<tokens>  ? tokens
                        : width > 32 ? 16
                                     : 48,
                 turns = tokens / keys;
-  const T *const q = rows, *const k = q + part, *const v = k + part, *const dy = v + part;
+  const T *const q = rows, *const v = q + 2 * part, *const dy = v + part;
+  T* const k = rows + part;
   const KeepFactors<tokens> kept(p, at, g.h);
   float weight[tokens / 8][4], inverse[2];
   multiply_rows<width, tokens>(q + warp_row() * pitch, k, weight);
-  weigh<tokens>(p, place, spots, g.biases, weight, inverse);
+  weigh(p, place, spots, g.biases, weight, inverse);
   // Slopes are dy v less their mean by weight. Where not all fit into registers they are made twice.
   float slope[keys / 8][4], mean[2] = {};
   HEARTH_UNROLL
@@ -290,41 +329,44 @@ __device__ __forceinline__ void differentiate(const Problem<T>& p, std::int64_t 
     add_weighted<width, keys>(slope, k + turn * keys * pitch, sum);
   }
   const std::int64_t step = 3 * p.channels;
-  store_rows<width>(p, place, spots, sum, p.scale, p.scale, g.dqkv, step);
+  const std::int64_t own[2] = {place.row(p.grid, spots[warp_row() + own_row(0)]),
+                               place.row(p.grid, spots[warp_row() + own_row(2)])};
   __syncthreads();
+  // Nobody reads k any more.
+  T* const stage = k + warp_row() * pitch;
+  store_rows<width, pitch>(p, own, sum, p.scale, p.scale, stage, g.dqkv, step);
   multiply_turned<width, tokens>(g.values, q, sum);
-  store_rows<width>(p, place, spots, sum, p.scale, p.scale, g.dqkv + p.channels, step);
-  if (g.padding != nullptr) add_padding<width>(p, place, spots, sum, p.scale, g.padding);
+  store_rows<width, pitch>(p, own, sum, p.scale, p.scale, stage, g.dqkv + p.channels, step);
+  if (g.padding != nullptr) add_padding<width>(p, own, spots, sum, p.scale, g.padding);
   __syncthreads();
   kept.apply(0, weight);
   put_rows<tokens, tokens>(weight, 0, g.values);
   __syncthreads();
   multiply_turned<width, tokens>(g.values, dy, sum);
-  store_rows<width>(p, place, spots, sum, 1.0f, 1.0f, g.dqkv + 2 * p.channels, step);
-  if (g.padding != nullptr) add_padding<width>(p, place, spots, sum, 1.0f, g.padding + p.width);
+  store_rows<width, pitch>(p, own, sum, 1.0f, 1.0f, stage, g.dqkv + 2 * p.channels, step);
+  if (g.padding != nullptr) add_padding<width>(p, own, spots, sum, 1.0f, g.padding + p.width);
 }
 
 template <class T, int tokens, int width>
-__global__ void __launch_bounds__(threads_of<tokens>)
+__global__ void __launch_bounds__(threads_of<tokens>, blocks_held<tokens, width, true>)
     differentiate_windows_mma(HEARTH_GRID_CONSTANT(Problem<T>) p, Split split, const T* dy, T* dqkv,
                               ShareSums<float> sums) {
   using Memory = Layout<tokens, width, true>;
   HEARTH_SHARED(Spot, spots, [tokens]);
-  float* const biases = dynamic_shared<float>();
-  float* const sums_at = biases + (few<tokens> ? 0 : Memory::biases);  // those of few take the biases' place at the end
-  T* const values = reinterpret_cast<T*>(biases + Memory::biases + Memory::sums);
+  HEARTH_SHARED(float, entries, [few_entries<tokens>]);
+  float* const shared = dynamic_shared<float>();
+  float* const sums_at = shared + (few<tokens> ? 0 : Memory::biases);  // those of few take the biases' place at the end
+  T* const values = reinterpret_cast<T*>(shared + Memory::biases + Memory::sums);
   const int h = head_of(p), paddings = static_cast<int>(2 * p.grid.tokens()) * p.width;
-  const Gradient<T> g{
-      biases, values, dqkv + h * p.width,
+  place_tokens(p.grid, tokens, spots);
+  const Gradient<tokens, T> g{
+      Biases<tokens, false>(p, h, spots, entries, shared), values, dqkv + h * p.width,
       sums.padding == nullptr ? nullptr : sums.padding + static_cast<std::int64_t>(blockIdx.x) * paddings, h};
   if (g.padding != nullptr)
     for (int e = static_cast<int>(threadIdx.x); e < paddings; e += threads_of<tokens>) g.padding[e] = 0;
-  place_tokens(p.grid, tokens, spots);
-  __syncthreads();
-  load_biases<tokens>(p, h, spots, biases);
   SlopeSums<tokens> slopes(sums_at);
   walk<tokens, width, true>(p, split, spots, dy, values + Memory::values,
-                            [&](std::int64_t at, const Place& place, const T* rows) {
+                            [&](std::int64_t at, const Place& place, T* rows) {
                               differentiate<tokens, width>(p, at, place, spots, g, rows, slopes);
                             });
   slopes.finish();
@@ -349,14 +391,14 @@ void visit(DType dtype, std::int64_t window, std::int64_t width, F&& f) {
 std::size_t window_attention_mma_shared(std::int64_t window, std::int64_t width) {
   std::size_t bytes = 0;
   visit(DType::f16, window, width, [&]<class T, int tokens, int room>() {
-    bytes = std::max(Layout<tokens, room, false>::bytes, Layout<tokens, room, true>::bytes) + tokens * sizeof(Spot);
+    bytes = std::max(Layout<tokens, room, false>::bytes, Layout<tokens, room, true>::bytes) + beside<tokens>;
   });
   return bytes;
 }
 
 void window_attention_mma(Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
   visit(y.dtype(), a.grid.window, a.head_width(), [&]<class T, int tokens, int width>() {
-    const Split split(a, blocks_wanted<tokens>(12));
+    const Split split(a, blocks_wanted<tokens, width, false>);
     launch(stream, "window_attention mma",
            {blocks_for(split.shares * a.heads, 1), threads_of<tokens>, Layout<tokens, width, false>::bytes,
             bytes_of(a.qkv, a.table, a.padding, y)},
@@ -367,7 +409,7 @@ void window_attention_mma(Stream& stream, const WindowAttentionArguments& a, con
 void window_attention_grad_mma(Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
                                const WindowAttentionGradients& g) {
   visit(dy.dtype(), a.grid.window, a.head_width(), [&]<class T, int tokens, int width>() {
-    const Split split(a, blocks_wanted<tokens>(6));
+    const Split split(a, blocks_wanted<tokens, width, true>);
     const Shares<float> shares(a, g, split, Pairs::in_block);
     launch(stream, "window_attention_grad mma",
            {blocks_for(split.shares * a.heads, 1), threads_of<tokens>, Layout<tokens, width, true>::bytes,

@@ -25,18 +25,32 @@ constexpr int threads_of = tokens / warp_rows* warp_size;
 template <int tokens>
 constexpr bool few = tokens <= 64;
 
+/// Entries of a head's table that a block of few tokens holds while it makes ready.
+template <int tokens>
+constexpr int few_entries = tokens == 16  ? 49
+                            : few<tokens> ? 225
+                                          : 1;
+
+/// Bytes of shared memory beside those of the layout.
+template <int tokens>
+constexpr std::size_t beside = tokens * sizeof(Spot) + few_entries<tokens> * sizeof(float);
+
+/// Whether the forward pass has the registers for its biases, which are the same for every window.
+template <int tokens, int width>
+constexpr bool keeps_biases = tokens == 64 && width == 32;
+
 /// A kernel's shared memory: the biases, for the gradient of many tokens the sums of slopes, and for any gradient
 /// [tokens][tokens + run] values; then the rows of q, k, v and dy in one or two buffers.
 template <int tokens, int width, bool gradient>
 struct Layout {
   static constexpr int pitch = width + run, part = tokens * pitch, buffer = (gradient ? 4 : 3) * part;
-  static constexpr int biases = few<tokens> ? tokens * tokens : 532;
+  static constexpr int biases = !few<tokens> ? 532 : gradient || !keeps_biases<tokens, width> ? tokens * tokens : 0;
   static constexpr int sums = gradient && !few<tokens> ? tokens * tokens : 0;
   static constexpr int values = gradient ? tokens * (tokens + run) : 0;
   static constexpr std::size_t bytes_with(int buffers) {
     return static_cast<std::size_t>(4 * (biases + sums) + 2 * (values + buffers * buffer));
   }
-  static constexpr int buffers = bytes_with(2) + tokens * sizeof(Spot) <= max_shared ? 2 : 1;
+  static constexpr int buffers = bytes_with(2) + beside<tokens> <= max_shared ? 2 : 1;
   static constexpr std::size_t bytes = bytes_with(buffers);
 };
 static_assert((2 * max_window - 1) * (2 * max_window - 1) <= 532);

@@ -78,39 +78,37 @@ __device__ __forceinline__ int middle_of(const WindowGrid& grid) {
 
 /// A window among those of all samples.
 struct Place {
-  std::int64_t above;  ///< rows of pixels of all samples before
-  int down, across;    ///< windows before it in its sample
+  std::int64_t before;  ///< pixels of all samples before
+  int down, across;     ///< windows before it in its sample
 
   __device__ Place(const WindowGrid& grid, std::int64_t number)
-      : above(number / grid.windows() * grid.height),
+      : before(number / grid.windows() * grid.height * grid.width),
         down(static_cast<int>(number % grid.windows() / grid.across)),
         across(static_cast<int>(number % grid.across)) {}
   /// To the next window.
   __device__ __forceinline__ void advance(const WindowGrid& grid) {
-    if (++across < grid.across) return;
+    if (++across < static_cast<int>(grid.across)) return;
     across = 0;
-    if (++down < grid.down) return;
+    if (++down < static_cast<int>(grid.down)) return;
     down = 0;
-    above += grid.height;
+    before += grid.height * grid.width;
   }
   /// Position of a token's pixel, counted over samples; -1 behind the image and for no token.
   __device__ __forceinline__ std::int64_t row(const WindowGrid& grid, Spot spot) const {
-    const int side = static_cast<int>(grid.window);
-    const int y = rolled(down * side + spot.y, grid.shift_y, grid.down * side);
-    const int x = rolled(across * side + spot.x, grid.shift_x, grid.across * side);
-    return spot.real != 0 && y < grid.height && x < grid.width ? (above + y) * grid.width + x : -1;
+    const int side = static_cast<int>(grid.window), width = static_cast<int>(grid.width);
+    const int y = rolled(down * side + spot.y + static_cast<int>(grid.shift_y), static_cast<int>(grid.down) * side);
+    const int x = rolled(across * side + spot.x + static_cast<int>(grid.shift_x), static_cast<int>(grid.across) * side);
+    const bool inside = spot.real != 0 && y < static_cast<int>(grid.height) && x < width;
+    return inside ? before + static_cast<std::int64_t>(y) * width + x : -1;
   }
   /// Tokens whose zones differ in these bits get the mask.
   __device__ __forceinline__ int seams(const WindowGrid& grid) const {
-    return (grid.shift_y > 0 && down == grid.down - 1 ? 2 : 0) +
-           (grid.shift_x > 0 && across == grid.across - 1 ? 1 : 0);
+    return (grid.shift_y > 0 && down == static_cast<int>(grid.down) - 1 ? 2 : 0) +
+           (grid.shift_x > 0 && across == static_cast<int>(grid.across) - 1 ? 1 : 0);
   }
 
  private:
-  __device__ static int rolled(int at, std::int64_t shift, std::int64_t all) {
-    const int moved = at + static_cast<int>(shift);
-    return moved < all ? moved : moved - static_cast<int>(all);
-  }
+  __device__ static int rolled(int moved, int all) { return moved < all ? moved : moved - all; }
 };
 
 /// Number of the weight of query 0 and key 0 of a head of window `at`.
