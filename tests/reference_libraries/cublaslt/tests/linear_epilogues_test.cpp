@@ -142,7 +142,7 @@ TEST_F(CudaReferenceLinear, ALayerIsOneCallForward) {
   }
 }
 
-// The slope is taken in the product that makes the gradient; the bias gradients of 16 bits are sums of their own.
+// The slope is taken in the product that makes the gradient; the bias gradients are sums of their own.
 TEST_F(CudaReferenceLinear, TheGradientOfAnMlpIsFourCalls) {
   for (const Activation activation : {Activation::gelu_tanh, Activation::gelu}) {
     std::vector<Tensor> in;
@@ -196,20 +196,17 @@ TEST_F(CudaReferenceLinear, TheWeightGradientSumsTheBiasGradientWhereAskedTo) {
 }
 
 // The library's kernel for the sums is slower than the one here, which is one launch.
-TEST_F(CudaReferenceLinear, BiasGradientsOf16BitsAreSumsOfTheirOwn) {
-  for (const DType dtype : {DType::bf16, DType::f32}) {
-    const bool narrow = dtype == DType::bf16;
-    const Tensor x = numbers({16, 24}, dtype), w = requires_grad(numbers({8, 24}, dtype));
-    const Tensor b = requires_grad(numbers({8}, dtype)), dy = Tensor::full({16, 8}, 0.5, dtype, gpu);
-    const cuda::Counters used = counted([&] {
-      zero_grad(b);
-      backward(linear(x, w, b), dy);
-    });
-    EXPECT_EQ(last_choice("linear"), narrow ? "cublaslt_unfused" : "cublaslt");
-    EXPECT_EQ(used.library_calls, 2);
-    EXPECT_EQ(used.launches, narrow ? 2 : 0) << "the sums, and what the tape adds to a 16-bit gradient of w";
-    EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(8, 8.0));
-  }
+TEST_F(CudaReferenceLinear, BiasGradientsAreSumsOfTheirOwn) {
+  const Tensor x = numbers({16, 24}, DType::f32), w = requires_grad(numbers({8, 24}, DType::f32));
+  const Tensor b = requires_grad(numbers({8}, DType::f32)), dy = Tensor::full({16, 8}, 0.5, DType::f32, gpu);
+  const cuda::Counters used = counted([&] {
+    zero_grad(b);
+    backward(linear(x, w, b), dy);
+  });
+  EXPECT_EQ(last_choice("linear"), "cublaslt_unfused");
+  EXPECT_EQ(used.library_calls, 2);
+  EXPECT_EQ(used.launches, 1);
+  EXPECT_EQ(grad_of(b).to_doubles(), std::vector<double>(8, 8.0));
 }
 
 // A bias of x's type beside f32 weights: the library makes one type, so the sum is a kernel of its own.
