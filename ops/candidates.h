@@ -151,9 +151,6 @@ class Candidates {
     return {list_[index].run, labels_[index].c_str()};
   }
 
-  /// Whether HEARTH_PICK or ForceCandidate name an implementation of this op.
-  bool is_preferred() const { return !detail::preference_of(record_).name.empty(); }
-
   /// Runs the problem: call(run) hands the operands to an implementation. Where a library cannot run its plan at the
   /// first use (PlanError), or HEARTH_CHECK_PLANS finds the result wrong, the user is told, the library is not used for
   /// this problem again, and call() is made with the next; ForceCandidate's choice throws DeviceError instead.

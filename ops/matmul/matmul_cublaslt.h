@@ -24,7 +24,6 @@ struct Operands {
   void* c = nullptr;
   void* pre = nullptr;             ///< [m, n]
   const void* slope_at = nullptr;  ///< [m, n]
-  void* a_sums = nullptr;          ///< [m]
 };
 
 /// Empty if cuBLASLt does this product on its device; else the reason why not. The first question for a problem asks

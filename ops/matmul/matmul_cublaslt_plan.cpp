@@ -41,8 +41,6 @@ Owned<cublasLtMatrixLayout_t> layout_of(DType dtype, std::int64_t width, std::in
 }
 
 cublasLtEpilogue_t epilogue_of(const MatmulProblem& p) {
-  // The library's B is the row-major product's A.
-  if (p.sums_a) return CUBLASLT_EPILOGUE_BGRADB;
   if (p.slope == Activation::gelu_tanh) return CUBLASLT_EPILOGUE_DGELU;
   switch (p.activation) {
     case Activation::relu:
@@ -63,9 +61,9 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const T
 
 bool has_beside(const MatmulProblem& p) { return p.keeps_pre || p.slope != Activation::none; }
 
-/// `vector` is the bias, or where op(A)'s sums go; `beside` what is kept, or where the slope is taken.
-void set_pointers(cublasLtMatmulDesc_t desc, const MatmulProblem& p, const void* vector, const void* beside) {
-  if (p.has_bias || p.sums_a) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+/// `beside` is what is kept, or where the slope is taken.
+void set_pointers(cublasLtMatmulDesc_t desc, const MatmulProblem& p, const void* bias, const void* beside) {
+  if (p.has_bias) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   if (has_beside(p)) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside);
 }
 
@@ -80,7 +78,7 @@ Owned<cublasLtMatmulDesc_t> desc_of(const MatmulProblem& p) {
   set(raw, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(raw, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-  if (p.has_bias || p.sums_a) set(raw, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c));
+  if (p.has_bias) set(raw, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c));
   if (has_beside(p)) set(raw, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   // The heuristic reads the alignment off the addresses.
   const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{min_alignment});
@@ -145,7 +143,7 @@ std::vector<Algorithm> offered_algorithms(Plan& plan) {
 cublasStatus_t enqueue_product(const Plan& plan, const Algorithm& algorithm, const Operands& o, void* workspace,
                                cudaStream_t stream) {
   const MatmulProblem& p = plan.problem;
-  set_pointers(plan.desc.get(), p, p.has_bias ? o.bias : o.a_sums, p.keeps_pre ? o.pre : o.slope_at);
+  set_pointers(plan.desc.get(), p, o.bias, p.keeps_pre ? o.pre : o.slope_at);
   const double one = 1, none = 0;
   const float one_f32 = 1, none_f32 = 0;
   const bool f64 = p.a == DType::f64;

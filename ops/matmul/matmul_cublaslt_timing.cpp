@@ -20,7 +20,7 @@ std::size_t bytes_of(DType dtype, std::int64_t width, std::int64_t height, std::
 
 /// Where the parts of one set of operands lie, in bytes from its beginning.
 struct SetOfOperands {
-  std::size_t a, b, bias, c, pre, slope, sums, end;
+  std::size_t a, b, bias, c, pre, slope, end;
 
   explicit SetOfOperands(const MatmulProblem& p) {
     std::size_t at = 0;
@@ -37,7 +37,6 @@ struct SetOfOperands {
     bias = take(p.has_bias, bytes_of(p.c, p.n, 1, 0, 1, 0));
     pre = take(p.keeps_pre, bytes_of(p.c, p.n, p.m, 0, 1, 0));
     slope = take(p.slope != Activation::none, bytes_of(p.c, p.n, p.m, 0, 1, 0));
-    sums = take(p.sums_a, bytes_of(p.c, p.m, 1, 0, 1, 0));
     end = at;
   }
 
@@ -47,8 +46,7 @@ struct SetOfOperands {
             .bias = problem.has_bias ? base + bias : nullptr,
             .c = base + c,
             .pre = problem.keeps_pre ? base + pre : nullptr,
-            .slope_at = problem.slope != Activation::none ? base + slope : nullptr,
-            .a_sums = problem.sums_a ? base + sums : nullptr};
+            .slope_at = problem.slope != Activation::none ? base + slope : nullptr};
   }
 };
 

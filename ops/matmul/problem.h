@@ -33,10 +33,9 @@ struct MatmulProblem {
   /// C is multiplied by the slope of this activation, which the operands say where to take; without an activation,
   /// bias and sum.
   Activation slope = Activation::none;
-  bool sums_a = false;           ///< the rows of op(A) are summed over k
-  DType sums_type = DType::f32;  ///< of those sums
-  bool tf32 = false;             ///< f32 operands may be rounded to TF32
-  int device = 0;                ///< which of its type
+  bool sums_a = false;  ///< the rows of op(A) are summed over k
+  bool tf32 = false;    ///< f32 operands may be rounded to TF32
+  int device = 0;       ///< which of its type
 
   auto operator<=>(const MatmulProblem&) const = default;
 };

@@ -64,7 +64,6 @@ void run_product(cuda::Stream&, ProductCandidates& candidates, const MatmulProbl
   MatmulProblem whole = described(problem, operands);
   whole.keeps_pre = operands.pre.defined();
   whole.sums_a = operands.a_sums.defined();
-  if (whole.sums_a) whole.sums_type = operands.a_sums.dtype();
   whole.repeatable = repeatable();
   whole.tf32 = whole.a == DType::f32 && whole.b == DType::f32 && allows_tf32();
   whole.device = operands.c.device().index;

@@ -46,19 +46,11 @@ void run_library(const MatmulProblem& problem, const ProductOperands& operands) 
   const MatmulProblem p = in_type_of_a(problem);
   const Tensor a = aligned(operands.a, p.a), b = aligned(operands.b, p.b), bias = aligned(operands.bias, p.c);
   const Tensor c = aligned_place(operands.c, problem.accumulate), pre = aligned_place(operands.pre, false);
-  const Tensor a_sums = aligned_place(operands.a_sums, false);
   const Tensor slope_at = p.slope == Activation::none ? Tensor() : aligned(operands.slope_at, p.c);
   const auto at = [](const Tensor& tensor) { return tensor.defined() ? tensor.bytes() : nullptr; };
-  cuda::blas::matmul(cuda::stream_of(c.device()), p,
-                     {at(a), at(b), at(bias), at(c), at(pre), at(slope_at), at(a_sums)});
+  cuda::blas::matmul(cuda::stream_of(c.device()), p, {at(a), at(b), at(bias), at(c), at(pre), at(slope_at)});
   put_back(c, operands.c);
   put_back(pre, operands.pre);
-  put_back(a_sums, operands.a_sums);
-}
-
-std::string library_slower(const MatmulProblem& problem) {
-  return problem.sums_a ? "cuBLASLt sums an operand in a kernel of its own, slower than the one here and less exact"
-                        : "";
 }
 
 /// The product by the library where the bias too is added by a kernel of its own.
@@ -168,7 +160,7 @@ void run_portable(const MatmulProblem& problem, const ProductOperands& operands)
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
   return {op,
-          {{"cublaslt", library_unsupported, run_library, cuda::blas::why_absent, library_slower},
+          {{"cublaslt", library_unsupported, run_library, cuda::blas::why_absent},
            {"cublaslt_unfused", unfused_unsupported, run_unfused, cuda::blas::why_absent},
            {"mma", mma_unsupported, run_mma},
            {"portable", portable_unsupported, run_portable}},

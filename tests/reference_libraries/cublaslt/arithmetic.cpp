@@ -93,8 +93,7 @@ Sum gelu_slope(Sum x) {
 
 template <class Sum>
 Sum after(const Product& p, std::int64_t row, std::int64_t column, Sum value) {
-  if (p.epilogue != CUBLASLT_EPILOGUE_BGRADB && uses_vector(p.epilogue))
-    value += static_cast<Sum>(read(p.d.type, p.vector, row));
+  if (uses_vector(p.epilogue)) value += static_cast<Sum>(read(p.d.type, p.vector, row));
   if (p.epilogue == CUBLASLT_EPILOGUE_DGELU)
     return value * gelu_slope(static_cast<Sum>(read(p.d.type, p.aux, column * p.aux_pitch + row)));
   if (uses_aux(p.epilogue)) write(p.d.type, p.aux, column * p.aux_pitch + row, static_cast<double>(value));
@@ -116,19 +115,11 @@ void multiply_as(const Product& p) {
         write(p.d.type, const_cast<void*>(p.d.data), i * p.d.stride + column * p.d.pitch + row,
               static_cast<double>(value));
       }
-  if (p.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
-  for (std::int64_t column = 0; column < p.n; ++column) {
-    Sum sum = 0;
-    for (std::int64_t k = 0; k < p.k; ++k) sum += static_cast<Sum>(element(p.b, p.transpose_b, 0, k, column));
-    write(p.d.type, p.vector, column, static_cast<double>(sum));
-  }
 }
 
 }  // namespace
 
-bool uses_vector(std::uint32_t epilogue) {
-  return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || epilogue == CUBLASLT_EPILOGUE_BGRADB;
-}
+bool uses_vector(std::uint32_t epilogue) { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
 bool uses_aux(std::uint32_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
          epilogue == CUBLASLT_EPILOGUE_DGELU;

@@ -26,7 +26,7 @@ struct Product {
   int parts = 1;              ///< of k, each summed by itself
   bool narrow_parts = false;  ///< and rounded to the type of D
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* vector = nullptr;  ///< the bias, [m]; for BGRADB the gradient of one, [n]
+  void* vector = nullptr;  ///< the bias, [m]
   void* aux = nullptr;     ///< what goes into GELU, written or (DGELU) read, with its own pitch
   std::int64_t aux_pitch = 0;
 };

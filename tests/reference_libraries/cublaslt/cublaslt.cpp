@@ -79,8 +79,7 @@ cublasStatus_t check_epilogue(const Description& desc, const Layout& d) {
   const bool known = epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU ||
                      epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU ||
                      epilogue == CUBLASLT_EPILOGUE_GELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
-                     epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_BGRADB ||
-                     epilogue == CUBLASLT_EPILOGUE_DGELU;
+                     epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
   if (!known || desc.compute == CUBLAS_COMPUTE_64F) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto type = desc.attributes.get<std::int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
   if (uses_vector(epilogue) && type != -1 && type != static_cast<std::int32_t>(d.type()))
@@ -283,13 +282,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_raw, c
   if (uses_aux(product.epilogue)) addresses.push_back(desc.aux());
   for (const void* address : addresses)
     if (address == nullptr || alignment_of(address) < fact.alignment) return CUBLAS_STATUS_INVALID_VALUE;
-  const std::int64_t length = product.epilogue == CUBLASLT_EPILOGUE_BGRADB ? product.n : product.m;
   const std::size_t aux_bytes =
       static_cast<std::size_t>((product.n - 1) * desc.aux_pitch() + product.m) * size_of(d.type());
   const bool in_bounds = is_on_device(a_data, bytes_of(a)) && is_on_device(b_data, bytes_of(b)) &&
                          is_on_device(c_data, bytes_of(c)) && is_on_device(d_data, bytes_of(d)) &&
                          (!uses_vector(product.epilogue) ||
-                          is_on_device(desc.vector(), static_cast<std::size_t>(length) * size_of(d.type()))) &&
+                          is_on_device(desc.vector(), static_cast<std::size_t>(product.m) * size_of(d.type()))) &&
                          (!uses_aux(product.epilogue) || is_on_device(desc.aux(), aux_bytes));
   if (!in_bounds) return CUBLAS_STATUS_INVALID_VALUE;
   product.a = {a_data, a.type(), a.pitch(), a.stride()};

@@ -80,14 +80,12 @@ TEST_F(CudaPlanChoice, TheFastestIsTakenAndKept) {
 // What an epilogue reads and writes is there while its plans are timed.
 TEST_F(CudaPlanChoice, ProductsWithEpiloguesAreTimed) {
   const MatmulProblem product{.m = 16, .n = 8, .k = 24, .a = DType::bf16, .b = DType::bf16, .c = DType::bf16};
-  std::vector<MatmulProblem> problems(4, product);
+  std::vector<MatmulProblem> problems(3, product);
   problems[0].has_bias = problems[0].keeps_pre = true;
   problems[0].activation = Activation::gelu_tanh;
   problems[1].slope = Activation::gelu_tanh;
-  problems[2].transpose_a = problems[2].sums_a = true;
-  problems[2].sums_type = DType::bf16;
-  problems[3].has_bias = true;
-  problems[3].activation = Activation::relu;
+  problems[2].has_bias = true;
+  problems[2].activation = Activation::relu;
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::bf16, gpu); };
   const Tensor a = zeros({16, 24}), b = zeros({24, 8}), vector = zeros({16}), c = zeros({16, 8}),
                beside = zeros({16, 8});
@@ -99,8 +97,7 @@ TEST_F(CudaPlanChoice, ProductsWithEpiloguesAreTimed) {
                   .bias = vector.bytes(),
                   .c = c.bytes(),
                   .pre = beside.bytes(),
-                  .slope_at = beside.bytes(),
-                  .a_sums = vector.bytes()});
+                  .slope_at = beside.bytes()});
     const PlanInfo plan = blas::plans().back();
     EXPECT_EQ(plan.choice, Choice::timed) << problem << ": " << plan.why;
     EXPECT_GT(plan.microseconds, 0) << problem;
