@@ -301,7 +301,7 @@ void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descr
 }
 
 Plan Graph::plan(const Target& target, const EngineRules& rules, const TimedProblem* timed) {
-  constexpr std::size_t most = 6;
+  constexpr std::size_t most = 16;
   Descriptor graph = graph_of(target, operations_);
   std::vector<Fitting> list;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
