@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(held_threads<Group>,
     layer_norm_grad_held(Rows x, const D* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
                          acc_t<T>* partial, std::int64_t rows, int cols, Group group) {
   using P = acc_t<T>;
-  // Registers have room for the next row, or else the cache.
+  // The next row waits in registers, or else in the cache.
   constexpr bool ahead = whole && units * width <= 32;
   const int index = group.index(), threads = group.threads();
   const P part = P(1) / static_cast<P>(cols);
