@@ -21,10 +21,7 @@ using test::contains;
 using test::MemoryRun;
 
 TEST(StepMemory, EstimatesTheCpuAtTwoBatches) {
-  // Without a loader's threads, which prepare small batches further ahead where steps are short, up to 1 MiB.
-  const MemoryRun run{.model = test::digits_resnet,
-                      .data = R"({"type": "synthetic", "classes": 10, "height": 8, "width": 8, "channels": 1,
-                                  "train_size": 256, "test_size": 8, "workers": 0})"};
+  const MemoryRun run{.model = test::digits_resnet, .data = test::images_of_8};
   for (const std::int64_t batch : {48, 160}) run.expect_estimated({8, 16}, batch, 0.01);
 }
 
