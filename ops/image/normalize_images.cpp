@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "autograd/record.h"
+#include "core/build.h"
 #include "core/profiler.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
@@ -65,11 +66,19 @@ Tensor as_padded(const Tensor& y, std::int64_t channels) {
   return Tensor::view(marked, y.shape().with(3, channels), y.strides(), 0, y.dtype(), y.device());
 }
 
+bool has_library() {
+#if HEARTH_HAS_CUDA
+  return cuda::dnn::why_absent().empty();
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::int64_t detail::pixel_capacity(DType dtype, std::int64_t channels, Device device) {
   if (!device.is_cuda() || size_of(dtype) != 2 || channels >= tensor_core_channels) return channels;
-  const bool by_library = dtype == DType::f16 && channels <= library_channels_f16 && cuda::dnn::why_absent().empty();
+  const bool by_library = dtype == DType::f16 && channels <= library_channels_f16 && has_library();
   return by_library ? library_channels_f16 : tensor_core_channels;
 }
 
