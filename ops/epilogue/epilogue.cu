@@ -9,7 +9,8 @@
 #include "core/cuda/elementwise.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/functors.h"
-#include "ops/epilogue/gelu_rounded.cuh"
+#include "ops/epilogue/gelu_rounded.h"
+#include "ops/mma.h"
 #include "ops/pointwise/value_slope.h"
 #include "ops/row_split.cuh"
 #include "ops/run_sums.cuh"
@@ -248,12 +249,23 @@ __global__ void __launch_bounds__(element_block)
     y[i] = cast_down<T>(F::value(upcast(pre[i])));
 }
 
+/// By two instructions for special functions.
+struct GeluOf16Bits {
+  __device__ __forceinline__ static float falling(float x) { return exp2_rounded(-0.721347520f * x * x); }
+  __device__ __forceinline__ static float value(float x) {
+    return gelu_rounded::value(x, falling(x), reciprocal_rounded(gelu_rounded::divisor(x)));
+  }
+  __device__ __forceinline__ static float slope(float x) {
+    return gelu_rounded::slope(x, falling(x), reciprocal_rounded(gelu_rounded::divisor(x)));
+  }
+};
+
 /// f(functor) for the activation's functor of elements of this type.
 template <class T, class F>
 void visit_for(Activation activation, F&& f) {
   activations::visit_activation(activation, [&]<class Exact>(Exact) {
     constexpr bool rounded = sizeof(T) == 2 && std::is_same_v<Exact, functors::gelu>;
-    f(std::conditional_t<rounded, activations::GeluRounded, Exact>{});
+    f(std::conditional_t<rounded, GeluOf16Bits, Exact>{});
   });
 }
 

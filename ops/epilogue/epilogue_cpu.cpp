@@ -9,6 +9,7 @@
 #include "core/cpu/parallel.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/functors.h"
+#include "ops/epilogue/gelu_rounded.h"
 #include "ops/scratch.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
@@ -90,6 +91,31 @@ namespace hearth::kernels {
 namespace {
 
 std::int64_t columns_of(const Tensor& y) { return y.rank() == 0 ? 1 : y.dim(-1); }
+
+struct GeluOf16Bits {
+  HEARTH_ALWAYS_INLINE static float falling(float x) {
+    // 0 where f32 would be subnormal.
+    const float exponent = -0.5f * x * x, clamped = exponent < -87.0f ? -87.0f : exponent;
+    const cpu::math::detail::ExpParts parts = cpu::math::detail::split_exp(clamped);
+    const float power = cpu::math::detail::power_of_two(parts.n_bits);
+    return exponent < -87.0f ? 0.0f : parts.fraction * power + power;
+  }
+  HEARTH_ALWAYS_INLINE static float value(float x) {
+    return gelu_rounded::value(x, falling(x), 1.0f / gelu_rounded::divisor(x));
+  }
+  HEARTH_ALWAYS_INLINE static float slope(float x) {
+    return gelu_rounded::slope(x, falling(x), 1.0f / gelu_rounded::divisor(x));
+  }
+};
+
+/// f(functor) for the activation's functor of elements of this type.
+template <class T, class F>
+void visit_for(Activation activation, F&& f) {
+  activations::visit_activation(activation, [&]<class Exact>(Exact) {
+    constexpr bool rounded = sizeof(T) == 2 && std::is_same_v<Exact, functors::gelu>;
+    f(std::conditional_t<rounded, GeluOf16Bits, Exact>{});
+  });
+}
 
 /// Rows a piece of work has, so that it is worth handing to a thread.
 std::int64_t rows_a_piece(std::int64_t cols) {
@@ -178,15 +204,14 @@ void add_bias(cpu::Stream&, const Tensor& bias, const Tensor& y) {
 }
 
 void activate(cpu::Stream&, Activation activation, const Tensor& pre, const Tensor& y) {
-  visit_dtype("activation", y.dtype(), Floats{}, [&]<class T>() {
-    activations::visit_activation(activation, [&]<class F>(F) { finish<F, T>(pre, Tensor(), y); });
-  });
+  visit_dtype("activation", y.dtype(), Floats{},
+              [&]<class T>() { visit_for<T>(activation, [&]<class F>(F) { finish<F, T>(pre, Tensor(), y); }); });
 }
 
 void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
                    const Tensor& db) {
   visit_dtype("activation gradient", dy.dtype(), Floats{}, [&]<class T>() {
-    activations::visit_activation(activation, [&]<class F>(F) {
+    visit_for<T>(activation, [&]<class F>(F) {
       if (db.defined()) return grad_with_sums<F, T>(reference, dy, dpre, db);
       const T* other = reference.data<T>();
       const T* gradient = dy.data<T>();
