@@ -84,7 +84,8 @@ __global__ void batch_norm_finish(Group group, const double* partial, std::int64
   constexpr int ahead = 4;
   const std::int64_t c = group.first_row();
   if (c >= channels) return;
-  const ChannelTerms<P> terms(to, c);
+  // By the thread that moves the running ones, and no other.
+  const ChannelTerms<P> terms = group.index() == 0 ? ChannelTerms<P>(to, c) : ChannelTerms<P>();
   const int segments = static_cast<int>(cut.segments), threads = group.threads();
   const double first_mean = partial[c * segments], origin = first_mean - first_mean == 0 ? first_mean : 0.0;
   const double last_rows = static_cast<double>(cut.rows - (segments - 1) * cut.segment_rows);

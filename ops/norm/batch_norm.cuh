@@ -35,8 +35,9 @@ Coefficients<P> coefficients_of(const ChannelNorm& o) {
 /// other.
 template <class P>
 struct ChannelTerms {
-  double gamma, beta, running_mean = 0, running_var = 0;
+  double gamma = 0, beta = 0, running_mean = 0, running_var = 0;
 
+  ChannelTerms() = default;
   __device__ ChannelTerms(const Coefficients<P>& of, std::int64_t c)
       : gamma(static_cast<double>(of.gamma[c])), beta(static_cast<double>(of.beta[c])) {
     if (of.running_mean == nullptr) return;
