@@ -140,7 +140,7 @@ std::string refused(const ConvProblem& problem) {
   if ((problem.norm || problem.moments) &&
       (problem.activations != DType::f16 || problem.bias || problem.relu || problem.pass == Pass::backward_data))
     return "cuDNN's engines with a norm before or sums after the pass are for f16 and no data gradient";
-  // Its notes do not say so; a training in f16 on an H200 ended with other bits each time (9.19).
+  // No note says so; but a training in f16 by such plans ended with other bits each time (9.19, an H200).
   if (problem.moments && problem.repeatable) return "cuDNN takes the sums of y in an order that differs each time";
   const ConvShape& s = problem.shape;
   for (const std::int64_t size : {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.pad_h, s.pad_w,
