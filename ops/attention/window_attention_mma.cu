@@ -13,6 +13,7 @@
 #include "ops/attention/mma_rows.cuh"
 #include "ops/attention/window_kernels.h"
 #include "ops/attention/window_mma.cuh"
+#include "ops/multiprocessors.h"
 
 namespace hearth::kernels {
 namespace {
@@ -28,9 +29,9 @@ constexpr int blocks_held = tokens == 16   ? (width == 32 ? 24 : 16)
                             : tokens == 64 ? (width == 32 ? 4 : 3) - (gradient ? 1 : 0)
                                            : 1;
 
-/// Blocks that a launch asks for: as many as 132 multiprocessors hold, so that each block makes ready once.
+/// Blocks that a launch asks for: as many as a device holds at once, so that each block makes ready once.
 template <int tokens, int width, bool gradient>
-constexpr int blocks_wanted = 132 * blocks_held<tokens, width, gradient>;
+constexpr int blocks_wanted = multiprocessors* blocks_held<tokens, width, gradient>;
 
 struct Higher {
   __device__ static float join(float a, float b) { return fmaxf(a, b); }

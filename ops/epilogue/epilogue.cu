@@ -11,6 +11,7 @@
 #include "ops/epilogue/functors.h"
 #include "ops/epilogue/gelu_rounded.h"
 #include "ops/mma.h"
+#include "ops/multiprocessors.h"
 #include "ops/pointwise/value_slope.h"
 #include "ops/row_split.cuh"
 #include "ops/run_sums.cuh"
@@ -56,26 +57,8 @@ void launch_bias(cuda::Stream& stream, const char* name, const Tensor& bias, con
     with(static_cast<const acc_t<T>*>(bias.data<acc_t<T>>()));
 }
 
-/// A pack as it lies in memory. Two bf16 are a word, of which either takes one instruction to make f32.
-template <class T, int count>
-struct Raw {
-  static constexpr bool in_words = std::is_same_v<T, bf16> && count % 2 == 0;
-  using Unit = std::conditional_t<in_words, unsigned, T>;
-  Pack<Unit, in_words ? count / 2 : count> pack = {};
-
-  __device__ __forceinline__ void load(const T* p) {
-    pack = load_pack < in_words ? count / 2 : count > (reinterpret_cast<const Unit*>(p));
-  }
-  __device__ __forceinline__ acc_t<T> value(int k) const {
-    if constexpr (in_words)
-      return std::bit_cast<float>(k % 2 == 0 ? pack.at[k / 2] << 16 : pack.at[k / 2] & 0xffff0000u);
-    else
-      return upcast(pack.at[k]);
-  }
-};
-
-/// Blocks that sum columns at once: as many as 132 multiprocessors hold.
-constexpr std::int64_t sum_blocks = 4 * 132;
+/// Blocks that sum columns at once.
+constexpr std::int64_t sum_blocks = 4 * multiprocessors;
 /// Packs that a thread asks for before it works on the first, of each array.
 constexpr int sums_ahead = 4, slopes_ahead = 2, values_ahead = 2;
 /// Packs of a row that a block sums at most.
@@ -131,22 +114,25 @@ __device__ __forceinline__ void add_rows(const Columns<T>& c, std::int64_t at, i
   const std::int64_t step = down * c.cols;
   for (int i = 0; i < count; i += ahead, at += ahead * step) {
     // Rows behind the last are zeros, which change no sum.
-    Raw<T, size> d[ahead], of[ahead];
+    RawUnit<T, size> d[ahead] = {}, of[ahead] = {};
     HEARTH_UNROLL
     for (int a = 0; a < ahead; ++a) {
       if (i + a >= count) continue;
-      d[a].load(c.dy + at + a * step);
-      if constexpr (stores) of[a].load(c.reference + at + a * step);
+      d[a] = load_raw<size>(c.dy + at + a * step);
+      if constexpr (stores) of[a] = load_raw<size>(c.reference + at + a * step);
     }
     HEARTH_UNROLL
     for (int a = 0; a < ahead; ++a) {
       acc_t<T> value[size];
-      HEARTH_UNROLL
-      for (int k = 0; k < size; ++k) {
-        value[k] = d[a].value(k);
-        if constexpr (stores) value[k] *= F::slope(of[a].value(k));
-        sums[k] += value[k];
+      unpack<T, size>(d[a], value);
+      if constexpr (stores) {
+        acc_t<T> x[size];
+        unpack<T, size>(of[a], x);
+        HEARTH_UNROLL
+        for (int k = 0; k < size; ++k) value[k] *= F::slope(x[k]);
       }
+      HEARTH_UNROLL
+      for (int k = 0; k < size; ++k) sums[k] += value[k];
       if constexpr (stores)
         if (i + a < count) store_unit(c.dpre + at + a * step, value);
     }
@@ -234,15 +220,16 @@ __global__ void __launch_bounds__(element_block)
     activate_packs(const T* pre, T* y, std::int64_t packs, std::int64_t elements) {
   constexpr int count = pack_size<T>;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (element_block * values_ahead) + threadIdx.x;
-  Raw<T, count> of[values_ahead];
+  RawUnit<T, count> of[values_ahead] = {};
   HEARTH_UNROLL
   for (int a = 0; a < values_ahead; ++a)
-    if (first + a * element_block < packs) of[a].load(pre + (first + a * element_block) * count);
+    if (first + a * element_block < packs) of[a] = load_raw<count>(pre + (first + a * element_block) * count);
   HEARTH_UNROLL
   for (int a = 0; a < values_ahead; ++a) {
     acc_t<T> value[count];
+    unpack<T, count>(of[a], value);
     HEARTH_UNROLL
-    for (int k = 0; k < count; ++k) value[k] = F::value(of[a].value(k));
+    for (int k = 0; k < count; ++k) value[k] = F::value(value[k]);
     if (first + a * element_block < packs) store_unit(y + (first + a * element_block) * count, value);
   }
   for (std::int64_t i = packs * count + global_thread(); i < elements; i += global_threads())

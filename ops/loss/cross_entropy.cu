@@ -9,6 +9,7 @@
 #include "core/cuda/memory.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/mma.h"
+#include "ops/multiprocessors.h"
 #include "ops/softmax/online_sum.cuh"
 
 namespace hearth::kernels {
@@ -315,7 +316,7 @@ Rows<T> rows_of(cuda::Stream& stream, const Tensor& logits, const CrossEntropyOp
 // As many blocks as are at work at once, each of which keeps a row in shared memory: one even wave.
 std::int64_t held_blocks(const cuda::Stream& stream, std::size_t row_bytes, unsigned threads) {
   const auto by_memory = static_cast<std::int64_t>(max_shared_memory(stream.device()) / (row_bytes + 2048));
-  return 132 * std::clamp<std::int64_t>(by_memory, 1, 2048 / threads);
+  return multiprocessors * std::clamp<std::int64_t>(by_memory, 1, 2048 / threads);
 }
 
 template <class T, int width>

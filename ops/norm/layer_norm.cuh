@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/multiprocessors.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/parameter.h"
 #include "ops/row_split.cuh"
@@ -34,7 +35,6 @@ constexpr int held_threads = std::is_same_v<Group, LaneGroup> ? row_block : held
 // Blocks of lanes that share rows are as many as one of today's devices has at work at once: one even wave, in which
 // each thread has its next row under way while it works on one. How many a multiprocessor has follows from the
 // registers of a thread: with 32-bit words of its row and of the next, besides some forty.
-constexpr std::int64_t multiprocessors = 132;
 constexpr int blocks_at_once(int words) { return words <= 36 ? 6 : words <= 48 ? 5 : words <= 72 ? 4 : 3; }
 template <class Rows, int width, int units, bool whole>
 constexpr int lane_blocks = blocks_at_once(units*(width* static_cast<int>(sizeof(acc_t<typename Rows::Element>)) +
