@@ -96,40 +96,30 @@ namespace vectors {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
-/// Of so many values, at most 32, the mask of the 16 from `first` on.
-__mmask16 mask_of(std::int64_t count, std::int64_t first) {
-  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count - first, 0, 16)) - 1);
-}
+#include "ops/matmul/bf16_vectors.inc"
+
 /// What rounding has taken away; nothing of a value that it made infinite.
 [[gnu::always_inline]] inline __m512 rest_of(__m512 value, __m256i rounded) {
-  const __m512 wide = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16));
+  const __m512 wide = widened(rounded);
   const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_abs_ps(wide), _mm512_set1_ps(HUGE_VALF), _CMP_LT_OQ);
   return _mm512_maskz_sub_ps(finite, value, wide);
 }
 /// `count` values, at most 32, and zeros; f32 ones rounded to bf16, or in three parts. Null is zeros.
 template <int parts, class T>
-[[gnu::always_inline]] inline void load_run(const T* from, std::int64_t count, __m512i (&to)[parts]) {
+[[gnu::always_inline]] inline void load_parts(const T* from, std::int64_t count, __m512i (&to)[parts]) {
   if (from == nullptr) {
     for (__m512i& part : to) part = _mm512_setzero_si512();
     return;
   }
-  if constexpr (std::is_same_v<T, bf16>) {
-    to[0] = count >= 32 ? _mm512_loadu_si512(from)
-                        : _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << count) - 1), from);
-  } else {
-    __m512 low, high;
-    if (count >= 32) {
-      low = _mm512_loadu_ps(from), high = _mm512_loadu_ps(from + 16);
-    } else {
-      low = _mm512_maskz_loadu_ps(mask_of(count, 0), from);
-      high = _mm512_maskz_loadu_ps(mask_of(count, 16), from + 16);
-    }
+  to[0] = load_run(from, count);
+  if constexpr (parts > 1) {
+    __m512 low = _mm512_maskz_loadu_ps(mask_of(count, 0), from);
+    __m512 high = _mm512_maskz_loadu_ps(mask_of(count, 16), from + 16);
 #pragma GCC unroll 3
-    for (int part = 0; part < parts; ++part) {
+    for (int part = 1; part < parts; ++part) {
+      low = rest_of(low, _mm512_castsi512_si256(to[part - 1]));
+      high = rest_of(high, _mm512_extracti64x4_epi64(to[part - 1], 1));
       to[part] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-      if (part + 1 == parts) break;
-      low = rest_of(low, _mm512_castsi512_si256(to[part]));
-      high = rest_of(high, _mm512_extracti64x4_epi64(to[part], 1));
     }
   }
 }
@@ -140,50 +130,13 @@ void prefetch_run(const T* from) {
     _mm_prefetch(reinterpret_cast<const char*>(from) + byte, _MM_HINT_T0);
 }
 
-/// Rows of 16 words become columns.
-void transpose_rows(__m512i (&x)[16]) {
-  __m512i y[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-    y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    x[4 * i] = _mm512_unpacklo_epi64(y[4 * i], y[4 * i + 2]);
-    x[4 * i + 1] = _mm512_unpackhi_epi64(y[4 * i], y[4 * i + 2]);
-    x[4 * i + 2] = _mm512_unpacklo_epi64(y[4 * i + 1], y[4 * i + 3]);
-    x[4 * i + 3] = _mm512_unpackhi_epi64(y[4 * i + 1], y[4 * i + 3]);
-  }
-  // x[4 i + j] has, in its quarter q, word 4 q + j of rows 4 i to 4 i + 3.
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const __m512i even_low = _mm512_shuffle_i32x4(x[j], x[4 + j], 0x88);
-    const __m512i odd_low = _mm512_shuffle_i32x4(x[j], x[4 + j], 0xdd);
-    const __m512i even_high = _mm512_shuffle_i32x4(x[8 + j], x[12 + j], 0x88);
-    const __m512i odd_high = _mm512_shuffle_i32x4(x[8 + j], x[12 + j], 0xdd);
-    y[j] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
-    y[8 + j] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
-    y[4 + j] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
-    y[12 + j] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
-  }
-  std::copy(y, y + 16, x);
-}
-
-/// The values of two stored rows side by side: of columns 0 to 15 and of columns 16 to 31.
-void interleave(__m512i first, __m512i second, __m512i& low, __m512i& high) {
-  const __m512i a = _mm512_unpacklo_epi16(first, second), b = _mm512_unpackhi_epi16(first, second);
-  low = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), b);
-  high = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), b);
-}
-
 template <int parts, class T>
 void rows_in(const T* const* rows, std::int64_t count, const Parts& to) {
   for (std::int64_t i = 0; i < 16; ++i) {
     // Likely what comes next.
     if (rows[i] != nullptr) prefetch_run(rows[i] + 32);
     __m512i row[parts];
-    load_run(rows[i], count, row);
+    load_parts(rows[i], count, row);
 #pragma GCC unroll 3
     for (int part = 0; part < parts; ++part) _mm512_store_si512(to.tile + part * to.stride + 32 * i, row[part]);
   }
@@ -199,8 +152,8 @@ template <int parts, class T>
 void pairs_in(const T* const* rows, std::int64_t count, const Parts& to) {
   for (std::int64_t pair = 0; pair < 16; ++pair) {
     __m512i even[parts], odd[parts];
-    load_run(rows[2 * pair], count, even);
-    load_run(rows[2 * pair + 1], count, odd);
+    load_parts(rows[2 * pair], count, even);
+    load_parts(rows[2 * pair + 1], count, odd);
 #pragma GCC unroll 3
     for (int part = 0; part < parts; ++part) {
       bf16* const tile = to.tile + part * to.stride + 32 * pair;
@@ -243,9 +196,7 @@ void store(const float* sums, const float* bias, bool accumulate, std::int64_t c
       _mm512_mask_storeu_ps(to + i, mask, value);
     } else {
       if (accumulate) {
-        const __m256i before = _mm256_maskz_loadu_epi16(mask, to + i);
-        const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(before), 16);
-        value = _mm512_add_ps(value, _mm512_castsi512_ps(wide));
+        value = _mm512_add_ps(value, widened(_mm256_maskz_loadu_epi16(mask, to + i)));
       }
       _mm256_mask_storeu_epi16(to + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
     }

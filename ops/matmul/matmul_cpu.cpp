@@ -8,6 +8,7 @@
 #include "core/shape.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/matmul_amx.h"
+#include "ops/matmul/matmul_avx512_bf16.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/convert.h"
 #include "ops/scratch.h"
@@ -122,16 +123,28 @@ void matmul_by_gemm(const MatmulProblem& problem, const void* a, const void* b, 
   add_to_rows(p, static_cast<const double*>(bias), static_cast<double*>(c));
 }
 
+namespace {
+
+bool is_by_vectors(const MatmulProblem& p) {
+  return avx512_bf16_unsupported(p).empty() && avx512_bf16_slower(p).empty();
+}
+bool is_by_amx(const MatmulProblem& p) { return amx_unsupported(p).empty() && amx_slower(p).empty(); }
+
+}  // namespace
+
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
   MatmulProblem p = problem;
   p.has_bias = bias != nullptr;
-  const bool by_amx = amx_unsupported(p).empty() && amx_slower(p).empty();
-  (dnn::unsupported(p).empty() ? dnn::matmul : by_amx ? matmul_by_amx : matmul_by_gemm)(p, a, b, bias, c);
+  (is_by_vectors(p)              ? matmul_by_avx512_bf16
+   : dnn::unsupported(p).empty() ? dnn::matmul
+   : is_by_amx(p)                ? matmul_by_amx
+                                 : matmul_by_gemm)(p, a, b, bias, c);
 }
 
 std::string matmul_implementation(const MatmulProblem& problem) {
+  if (is_by_vectors(problem)) return "avx512_bf16";
   if (dnn::unsupported(problem).empty()) return dnn::implementation(problem);
-  return amx_unsupported(problem).empty() && amx_slower(problem).empty() ? "amx" : "gemm";
+  return is_by_amx(problem) ? "amx" : "gemm";
 }
 
 }  // namespace hearth::cpu

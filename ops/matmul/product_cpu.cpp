@@ -2,6 +2,7 @@
 // The candidates of a matrix product on the CPU.
 #include "core/cpu/isa.h"
 #include "ops/matmul/matmul_amx.h"
+#include "ops/matmul/matmul_avx512_bf16.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/matmul/product.h"
@@ -34,6 +35,10 @@ std::string library_slower(const MatmulProblem& problem) {
 
 std::string amx_unsupported(const MatmulProblem& problem) { return cpu::amx_unsupported(without_f16(problem)); }
 
+std::string avx512_bf16_unsupported(const MatmulProblem& problem) {
+  return cpu::avx512_bf16_unsupported(without_f16(problem));
+}
+
 std::string gemm_unsupported(const MatmulProblem&) { return ""; }
 
 /// An implementation on raw pointers, on tensors: f16 and the bias are converted beside it.
@@ -55,6 +60,7 @@ void run(const MatmulProblem& problem, const ProductOperands& operands) {
 ProductCandidates product_candidates(cpu::Stream&, const char* op) {
   return {op,
           {{"amx", amx_unsupported, run<cpu::matmul_by_amx>, nullptr, cpu::amx_slower},
+           {"avx512_bf16", avx512_bf16_unsupported, run<cpu::matmul_by_avx512_bf16>, nullptr, cpu::avx512_bf16_slower},
            {"onednn", library_unsupported, run<cpu::dnn::matmul>, nullptr, library_slower},
            {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}},
           {"cublaslt", "cublaslt_unfused", "mma", "portable"}};

@@ -17,6 +17,7 @@
 #include "core/random.h"
 #include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_amx.h"
+#include "ops/matmul/matmul_avx512_bf16.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/matmul/product.h"
 #include "ops/onednn/onednn.h"
@@ -95,13 +96,16 @@ class CpuMatmul : public testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {
     if (is_library() && !dnn::available()) GTEST_SKIP() << "built without oneDNN";
+    if (is_vectors() && !amx::has_bf16_vectors()) GTEST_SKIP() << "no AVX-512 products of bf16";
     if (GetParam().run == matmul_by_amx && !amx::unsupported().empty()) GTEST_SKIP() << amx::unsupported();
   }
   void TearDown() override { set_threads(threads_); }
 
   bool is_library() const { return GetParam().run == dnn::matmul; }
   bool is_tiles() const { return GetParam().run == matmul_by_amx || GetParam().run == by_emulated_tiles; }
+  bool is_vectors() const { return GetParam().run == matmul_by_avx512_bf16; }
   bool takes(DType dtype) const {
+    if (is_vectors()) return dtype == DType::bf16;
     if (is_tiles()) return dtype != DType::f64;
     if (!is_library()) return true;
     return dtype == DType::f32 || (dtype == DType::bf16 && dnn::has_hardware_bf16());
@@ -171,6 +175,24 @@ TEST_P(CpuMatmul, LongSumsMatchPlainLoops) {
     }
 }
 
+// Blocks of rows and columns, chunks and shares of the sum, each with a ragged last one.
+TEST_P(CpuMatmul, SeveralBlocksMatchPlainLoops) {
+  struct Size {
+    std::int64_t m, n, k;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [m, n, k] : {Size{530, 70, 90}, {70, 1650, 40}, {40, 50, 4130}, {300, 450, 1570}})
+      for (const bool transpose_a : {false, true}) {
+        if (!takes(dtype)) continue;
+        MatmulProblem p{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = !transpose_a};
+        p.a = p.b = p.c = dtype;
+        check(p, true);
+        p.c = DType::f32;
+        p.accumulate = true;
+        check(p, false);
+      }
+}
+
 TEST_P(CpuMatmul, DegenerateAndSharedOperands) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (int bits = 0; bits < 8; ++bits) {
@@ -224,7 +246,9 @@ TEST_P(CpuMatmul, RefusesWhatContradictsItself) {
 
 INSTANTIATE_TEST_SUITE_P(By, CpuMatmul,
                          testing::Values(Implementation{"choice", matmul}, Implementation{"gemm", matmul_by_gemm},
-                                         Implementation{"onednn", dnn::matmul}, Implementation{"amx", matmul_by_amx},
+                                         Implementation{"onednn", dnn::matmul},
+                                         Implementation{"avx512_bf16", matmul_by_avx512_bf16},
+                                         Implementation{"amx", matmul_by_amx},
                                          Implementation{"emulated_amx", by_emulated_tiles}),
                          [](const auto& of) { return std::string(of.param.name); });
 
@@ -305,6 +329,18 @@ TEST(CpuMatmulChoice, IsNativeForGradientsThatTheLibraryDoesNotCopy) {
                                      MatmulProblem{.m = 8192, .n = 384, .k = 2048, .transpose_a = true},
                                      MatmulProblem{.m = 392, .n = 384, .k = 2048, .transpose_a = true, .lda = 4096}})
     EXPECT_EQ(chosen(other), "test_products:gemm") << join_text(other);
+}
+
+TEST(CpuMatmulChoice, IsTheVectorsOfBf16WhereThereAreNoTiles) {
+  MatmulProblem p{.m = 64, .n = 32, .k = 48, .a = DType::bf16};
+  const bool vectors = amx::has_bf16_vectors() && !amx::unsupported().empty();
+  EXPECT_EQ(matmul_implementation(p) == "avx512_bf16", vectors);
+  auto candidates = kernels::product_candidates(stream_of({}), "test_bf16_products");
+  EXPECT_EQ(std::string(candidates.choose(p).label) == "test_bf16_products:avx512_bf16", vectors);
+  p.a = DType::f32;
+  EXPECT_NE(avx512_bf16_unsupported(p), "");
+  EXPECT_THROW(matmul_by_avx512_bf16(p, nullptr, nullptr, nullptr, nullptr), UsageError);
+  EXPECT_NE(avx512_bf16_unsupported({.m = 4, .n = 2, .k = 3, .a = DType::f64, .b = DType::f64, .c = DType::f64}), "");
 }
 
 TEST(DnnMatmul, SaysWhyItIsUnsupported) {

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of matrices in bf16 by the instruction that adds to each of 16 f32 sums the products of two pairs of bf16
+// values.
+// Reference: gemm.cpp, with operands rounded to bf16 where one of them is.
+//
+// B is copied into panels of 32 columns, [pairs of k][32][2], once for all tasks where there are several. Rows of A
+// that run along k are read where they are, a pair for all columns at a time; other rows, and f32 ones, are copied so.
+// A task is a block of C: for each chunk of k and each panel of B, which stays in the nearest cache, register tiles of
+// 12 rows by 32 columns. Chunks and blocks depend on the shape alone, so the bits do not depend on the number of
+// threads.
+#include "ops/matmul/matmul_avx512_bf16.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "core/cpu/parallel.h"
+#include "core/error.h"
+#include "core/half.h"
+#include "ops/matmul/amx.h"
+#include "ops/matmul/matmul_cpu.h"
+#include "ops/onednn/convert.h"
+#include "ops/scratch.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HEARTH_BF16_PRODUCTS 1
+#include <immintrin.h>
+#else
+#define HEARTH_BF16_PRODUCTS 0
+#endif
+
+namespace hearth::cpu {
+
+#if HEARTH_BF16_PRODUCTS
+
+namespace {
+
+constexpr std::int64_t panel = 32, max_rows = 12;
+
+std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
+std::int64_t round_up(std::int64_t x, std::int64_t step) { return ceil_div(x, step) * step; }
+
+/// Lines are the rows of A or the columns of B, terms what is summed over: element (line, term) lies at data[line *
+/// outer
+/// + term * inner]. One of the steps is 1.
+struct Operand {
+  const void* data;
+  bool is_f32;
+  std::int64_t outer, inner;
+
+  bool along() const { return inner == 1; }
+  Operand shifted(std::int64_t line, std::int64_t term) const {
+    const std::int64_t at = line * outer + term * inner;
+    return {static_cast<const char*>(data) + at * (is_f32 ? 4 : 2), is_f32, outer, inner};
+  }
+};
+
+/// Where the sums of a register tile go.
+struct Results {
+  const float* before;  ///< what they are added to: those of earlier chunks, or null
+  std::int64_t before_step;
+  void* to;
+  std::int64_t step;
+  bool is_f32;
+  bool accumulates;   ///< to what `to` holds
+  const float* bias;  ///< of the first column, or null
+  std::int64_t columns;
+
+  Results shifted(std::int64_t row, std::int64_t column) const {
+    Results moved = *this;
+    if (before != nullptr) moved.before = before + row * before_step + column;
+    moved.to = static_cast<char*>(to) + (row * step + column) * (is_f32 ? 4 : 2);
+    if (bias != nullptr) moved.bias = bias + column;
+    moved.columns = columns - column;
+    return moved;
+  }
+};
+
+// Compiled for the processors that has_bf16_vectors() answers for.
+#pragma GCC push_options
+#pragma GCC diagnostic push
+// Registers that GCC 12's own headers leave undefined on purpose.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+
+#include "ops/matmul/bf16_vectors.inc"
+
+/// 32 terms of one line, `count` of them there, in bf16.
+inline __m512i load_terms(const Operand& x, std::int64_t count) {
+  return x.is_f32 ? load_run(static_cast<const float*>(x.data), count)
+                  : load_run(static_cast<const bf16*>(x.data), count);
+}
+
+/// 16 lines of 32 terms, a line in a register; zeros for what is beyond `lines` and `terms`.
+inline void load_square(const Operand& x, std::int64_t lines, std::int64_t terms, __m512i (&to)[16]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    to[i] = i < lines ? load_terms(x.shifted(i, 0), terms) : _mm512_setzero_si512();
+    const char* next = static_cast<const char*>(x.shifted(i, 32).data);
+    __builtin_prefetch(next);
+    if (x.is_f32) __builtin_prefetch(next + 64);
+  }
+}
+
+/// 32 lines of 32 terms from an operand whose lines run across: pairs of terms of lines 0 to 15 and of lines 16 to 31.
+inline void load_pairs(const Operand& x, std::int64_t lines, std::int64_t terms, __m512i (&low)[16],
+                       __m512i (&high)[16]) {
+  for (int i = 0; i < 16; ++i) {
+    const bool is_first = 2 * i < terms, is_second = 2 * i + 1 < terms;
+    // What comes soon.
+    __builtin_prefetch(x.shifted(0, 2 * i + 32).data);
+    __builtin_prefetch(x.shifted(0, 2 * i + 33).data);
+    const __m512i first = is_first ? load_terms(x.shifted(0, 2 * i), lines) : _mm512_setzero_si512();
+    const __m512i second = is_second ? load_terms(x.shifted(0, 2 * i + 1), lines) : _mm512_setzero_si512();
+    interleave(first, second, low[i], high[i]);
+  }
+}
+
+/// Lines of `terms` terms become [pairs][32] of at most 32 lines, `stride` pairs of terms being written.
+void pack_panel(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
+  __m512i low[16], high[16];
+  for (std::int64_t t = 0; t < terms; t += 32, to += 16 * panel) {
+    const std::int64_t left = std::min<std::int64_t>(32, terms - t);
+    if (x.along()) {
+      load_square(x.shifted(0, t), lines, left, low);
+      load_square(x.shifted(16, t), lines - 16, left, high);
+      transpose_rows(low);
+      transpose_rows(high);
+    } else {
+      load_pairs(x.shifted(0, t), lines, left, low, high);
+    }
+    for (std::int64_t i = 0; i < (left + 1) / 2; ++i) {
+      _mm512_store_si512(to + i * panel, low[i]);
+      _mm512_store_si512(to + i * panel + 16, high[i]);
+    }
+  }
+}
+
+/// Lines that run along become rows of bf16, `step` elements apart, a multiple of 32; zeros follow.
+void pack_rows(const Operand& x, std::int64_t lines, std::int64_t terms, bf16* to, std::int64_t step) {
+  for (std::int64_t line = 0; line < lines; ++line)
+    for (std::int64_t t = 0; t < terms; t += 32)
+      _mm512_store_si512(to + line * step + t, load_terms(x.shifted(line, t), std::min<std::int64_t>(32, terms - t)));
+}
+
+/// Adds what `results` says to the sums of a row.
+inline void add_to_sums(const Results& r, std::int64_t row, __mmask16 first, __mmask16 second, __m512& low,
+                        __m512& high) {
+  if (r.before != nullptr) {
+    low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(first, r.before + row * r.before_step));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(second, r.before + row * r.before_step + 16));
+  }
+  if (r.bias != nullptr) {
+    low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(first, r.bias));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(second, r.bias + 16));
+  }
+  if (!r.accumulates) return;
+  if (r.is_f32) {
+    const float* const held = static_cast<float*>(r.to) + row * r.step;
+    low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(first, held));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(second, held + 16));
+  } else {
+    const bf16* const held = static_cast<bf16*>(r.to) + row * r.step;
+    low = _mm512_add_ps(low, widened(_mm256_maskz_loadu_epi16(first, held)));
+    high = _mm512_add_ps(high, widened(_mm256_maskz_loadu_epi16(second, held + 16)));
+  }
+}
+
+template <int rows>
+[[gnu::always_inline]] inline void store_sums(__m512 (&sums)[rows][2], const Results& r) {
+  const __mmask16 first = mask_of(r.columns, 0), second = mask_of(r.columns, 16);
+  if (r.before != nullptr || r.bias != nullptr || r.accumulates)
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; ++i) add_to_sums(r, i, first, second, sums[i][0], sums[i][1]);
+  if (r.is_f32) {
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; ++i) {
+      float* const to = static_cast<float*>(r.to) + i * r.step;
+      _mm512_mask_storeu_ps(to, first, sums[i][0]);
+      _mm512_mask_storeu_ps(to + 16, second, sums[i][1]);
+    }
+    return;
+  }
+  const __mmask32 mask = static_cast<__mmask32>(first) | static_cast<__mmask32>(second) << 16;
+#pragma GCC unroll 12
+  for (int i = 0; i < rows; ++i)
+    _mm512_mask_storeu_epi16(static_cast<bf16*>(r.to) + i * r.step, mask,
+                             reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(sums[i][1], sums[i][0])));
+}
+
+/// Rows of A, `row_step` values apart.
+struct Rows {
+  const bf16* data;
+  std::int64_t row_step;
+};
+
+/// A register tile of rows of A by a panel of B. Rows of A that are dense lie in a panel like B's.
+template <int rows, bool dense>
+void multiply(const Rows& of, const std::uint32_t* b, std::int64_t pairs, const Results& results) {
+  for (int i = 0; i < rows; ++i)
+    __builtin_prefetch(static_cast<char*>(results.to) + i * results.step * (results.is_f32 ? 4 : 2), 1);
+  __m512 sums[rows][2];
+#pragma GCC unroll 12
+  for (int i = 0; i < rows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_ps();
+  const bf16* a = of.data;
+  const std::int64_t row_step = dense ? 2 : of.row_step, pair_step = dense ? 2 * panel : 2;
+  for (std::int64_t p = 0; p < pairs; ++p, a += pair_step, b += panel) {
+    const auto low = reinterpret_cast<__m512bh>(_mm512_load_si512(b));
+    const auto high = reinterpret_cast<__m512bh>(_mm512_load_si512(b + 16));
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; ++i) {
+      std::int32_t pair;
+      std::memcpy(&pair, a + i * row_step, 4);
+      const auto one = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+      sums[i][0] = _mm512_dpbf16_ps(sums[i][0], low, one);
+      sums[i][1] = _mm512_dpbf16_ps(sums[i][1], high, one);
+    }
+  }
+  store_sums(sums, results);
+}
+
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+
+using Multiply = void (*)(const Rows&, const std::uint32_t*, std::int64_t, const Results&);
+
+template <bool dense, std::size_t... i>
+constexpr std::array<Multiply, sizeof...(i)> make_kernels(std::index_sequence<i...>) {
+  return {multiply<static_cast<int>(i) + 1, dense>...};
+}
+/// By the number of rows less one.
+template <bool dense>
+constexpr auto kernels = make_kernels<dense>(std::make_index_sequence<max_rows>());
+
+/// Rows by one panel, in tiles of like heights.
+template <bool dense>
+void multiply_rows(Rows a, std::int64_t rows, const std::uint32_t* b, std::int64_t pairs, const Results& results) {
+  const std::int64_t tiles = ceil_div(rows, max_rows);
+  std::int64_t row = 0;
+  for (std::int64_t tile = 1; tile <= tiles; ++tile) {
+    const std::int64_t end = tile * rows / tiles;
+    kernels<dense>[static_cast<std::size_t>(end - row - 1)]({a.data + row * a.row_step, a.row_step}, b, pairs,
+                                                            results.shifted(row, 0));
+    row = end;
+  }
+}
+
+/// How a product is cut.
+class Product {
+ public:
+  Product(const MatmulProblem& p, const void* a, const void* b, const float* bias, void* c)
+      : p_(p),
+        a_{a, p.a == DType::f32, p.transpose_a ? 1 : p.lda, p.transpose_a ? p.lda : 1},
+        b_{b, p.b == DType::f32, p.transpose_b ? p.ldb : 1, p.transpose_b ? 1 : p.ldb},
+        bias_(bias),
+        c_(c),
+        turns_a_(p.transpose_a),
+        packs_a_(!turns_a_ && (p.a == DType::f32 || p.k % 2 != 0)) {
+    cut();
+  }
+
+  void run() const {
+    Scratch scratch;
+    const std::uint32_t* panels = packs_b_once_ ? pack_b(scratch) : nullptr;
+    float* parts = shares_ > 1 ? scratch.take<float>(shares_ * p_.m * p_.n) : nullptr;
+    const std::int64_t tiles = down_ * across_;
+    parallel_chunks(p_.batch * shares_ * tiles, [&](std::int64_t task) {
+      const std::int64_t row = task / across_ % down_ * rows_, column = task % across_ * columns_;
+      const std::int64_t share = task / tiles % shares_, batch = task / tiles / shares_;
+      Results results{nullptr, 0, c_, p_.ldc, p_.c == DType::f32, p_.accumulate, bias_, p_.n};
+      if (parts != nullptr)
+        results = {nullptr, 0, parts + share * p_.m * p_.n, p_.n, true, false, nullptr, p_.n};
+      else
+        results.to = static_cast<char*>(c_) + batch * p_.batch_stride_c * (results.is_f32 ? 4 : 2);
+      const Operand a = shifted(a_, batch * p_.batch_stride_a), b = shifted(b_, batch * p_.batch_stride_b);
+      run_block(a.shifted(row, 0), b.shifted(column, 0), panels, {row, std::min(rows_, p_.m - row)},
+                {column, std::min(columns_, p_.n - column)}, {share * terms_, std::min(terms_, p_.k - share * terms_)},
+                results.shifted(row, column));
+    });
+    if (parts != nullptr) dnn::sum_shares(parts, shares_, p_.m, p_.n, bias_, p_.accumulate, c_, p_.c, p_.ldc);
+  }
+
+ private:
+  struct Range {
+    std::int64_t begin, size;
+  };
+
+  static Operand shifted(Operand x, std::int64_t elements) {
+    x.data = static_cast<const char*>(x.data) + elements * (x.is_f32 ? 4 : 2);
+    return x;
+  }
+
+  void cut() {
+    constexpr std::int64_t wanted = 8, most_columns = 1536, least_rows = 64, least_columns = 64;
+    const auto even = [](std::int64_t size, std::int64_t most, std::int64_t step) {
+      return std::min(size, round_up(ceil_div(size, ceil_div(size, most)), step));
+    };
+    // A block's part of A, and of B where the sum is long, stays in L2.
+    const std::int64_t most_chunk = turns_a_ ? 1024 : 4096;
+    std::int64_t most_m = std::clamp<std::int64_t>((1 << 18) / std::min(p_.k, most_chunk), least_rows, 256);
+    std::int64_t most_n = most_columns;
+    const auto count = [&] {
+      rows_ = even(p_.m, most_m, turns_a_ ? panel : max_rows);
+      columns_ = even(p_.n, most_n, panel);
+      down_ = ceil_div(p_.m, rows_);
+      across_ = ceil_div(p_.n, columns_);
+      return p_.batch * down_ * across_;
+    };
+    // A small C under a long sum, as in the gradient of a filter: shares of the sum side by side.
+    constexpr std::int64_t least_terms = 1024;
+    const bool is_small = p_.batch == 1 && p_.m * p_.n <= 1 << 17;
+    const std::int64_t most_shares = is_small ? std::max<std::int64_t>(1, p_.k / least_terms) : 1;
+    while (count() * most_shares < wanted && (rows_ > least_rows || columns_ > least_columns)) {
+      if (rows_ > least_rows && (rows_ >= columns_ || columns_ <= least_columns))
+        most_m = std::max(least_rows, rows_ / 2);
+      else
+        most_n = std::max(least_columns, columns_ / 2);
+    }
+    shares_ = std::clamp<std::int64_t>(ceil_div(wanted, count()), 1, most_shares);
+    terms_ = round_up(ceil_div(p_.k, shares_), 32);
+    shares_ = ceil_div(p_.k, terms_);
+    chunk_ = even(terms_, most_chunk, 32);
+    packs_b_once_ = p_.batch == 1 && down_ > 1;
+  }
+
+  static std::int64_t panel_step(std::int64_t terms) { return (terms + 1) / 2 * panel; }
+
+  /// All panels: chunk by chunk of each share, [panels][pairs][32].
+  const std::uint32_t* pack_b(Scratch& scratch) const {
+    const std::int64_t panels = ceil_div(p_.n, panel), chunks = ceil_div(terms_, chunk_);
+    auto* const to = scratch.take<std::uint32_t>(panels * panel_step(p_.k));
+    // A piece is a panel, or where stored rows run across them some terms of all.
+    constexpr std::int64_t run = 64;
+    const std::int64_t pieces = b_.along() ? panels : ceil_div(chunk_, run);
+    parallel_chunks(shares_ * chunks * pieces, [&](std::int64_t i) {
+      const std::int64_t piece = i % pieces, k = i / pieces / chunks * terms_ + i / pieces % chunks * chunk_;
+      const std::int64_t terms = terms_of_chunk(k);
+      std::uint32_t* const chunk = to + panels * panel_step(k);
+      if (b_.along())
+        pack_panel(b_.shifted(piece * panel, k), std::min(panel, p_.n - piece * panel), terms,
+                   chunk + piece * panel_step(terms));
+      else if (piece * run < terms)
+        pack_across(b_.shifted(0, k), p_.n, {piece * run, std::min(run, terms - piece * run)}, terms, chunk);
+    });
+    return to;
+  }
+
+  /// Of the chunk that begins with term k.
+  std::int64_t terms_of_chunk(std::int64_t k) const {
+    return std::max<std::int64_t>(0, std::min({chunk_, terms_ - k % terms_, p_.k - k}));
+  }
+
+  /// Some terms of lines that run across.
+  static void pack_across(const Operand& x, std::int64_t lines, Range which, std::int64_t terms, std::uint32_t* to) {
+    for (std::int64_t line = 0; line < lines; line += panel)
+      pack_panel(x.shifted(line, which.begin), std::min(panel, lines - line), which.size,
+                 to + line / panel * panel_step(terms) + panel_step(which.begin));
+  }
+
+  static void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
+    const std::int64_t run = x.along() ? terms : 32;
+    for (std::int64_t t = 0; t < terms; t += run) pack_across(x, lines, {t, std::min(run, terms - t)}, terms, to);
+  }
+
+  void run_block(const Operand& a, const Operand& b, const std::uint32_t* all_panels, Range rows, Range columns,
+                 Range sum, const Results& results) const {
+    Scratch scratch;
+    const std::int64_t most = std::min(chunk_, sum.size), a_step = round_up(most, 32) + 32;
+    bf16* const a_rows = packs_a_ ? scratch.take<bf16>(rows.size * a_step) : nullptr;
+    const auto take_panels = [&](bool wanted, std::int64_t lines) {
+      return wanted ? scratch.take<std::uint32_t>(ceil_div(lines, panel) * panel_step(most)) : nullptr;
+    };
+    std::uint32_t* const a_panels = take_panels(turns_a_, rows.size);
+    std::uint32_t* const own = take_panels(all_panels == nullptr, columns.size);
+    const bool keeps_sums = sum.size > most && !results.is_f32;
+    float* const sums = keeps_sums ? scratch.take<float>(rows.size * columns.size) : nullptr;
+    for (std::int64_t k = sum.begin; k < sum.begin + sum.size; k += chunk_) {
+      const std::int64_t terms = terms_of_chunk(k);
+      const bool is_first = k == sum.begin, is_last = k + terms == sum.begin + sum.size;
+      if (packs_a_) pack_rows(a.shifted(0, k), rows.size, terms, a_rows, a_step);
+      if (a_panels != nullptr) pack_panels(a.shifted(0, k), rows.size, terms, a_panels);
+      if (own != nullptr) pack_panels(b.shifted(0, k), columns.size, terms, own);
+      const std::uint32_t* b_panel = own != nullptr ? own
+                                                    : all_panels + ceil_div(p_.n, panel) * panel_step(k) +
+                                                          columns.begin / panel * panel_step(terms);
+      Results to = results;
+      to.columns = columns.size;
+      if (!is_first && results.is_f32) to.accumulates = true;
+      if (!is_last) to.bias = nullptr;
+      if (keeps_sums && !is_last)
+        to = {is_first ? nullptr : sums, columns.size, sums, columns.size, true, false, nullptr, columns.size};
+      if (keeps_sums && is_last) to.before = sums, to.before_step = columns.size;
+      const auto* const in_place = static_cast<const bf16*>(a.shifted(0, k).data);
+      const std::int64_t step = panel_step(terms), pairs = (terms + 1) / 2;
+      for (std::int64_t j = 0; j < columns.size; j += panel, b_panel += step) {
+        const Results of_panel = to.shifted(0, j);
+        if (a_panels == nullptr)
+          multiply_rows<false>(packs_a_ ? Rows{a_rows, a_step} : Rows{in_place, a.outer}, rows.size, b_panel, pairs,
+                               of_panel);
+        for (std::int64_t i = 0; a_panels != nullptr && i < rows.size; i += panel)
+          multiply_rows<true>({reinterpret_cast<const bf16*>(a_panels + i / panel * step), 2},
+                              std::min(panel, rows.size - i), b_panel, pairs, of_panel.shifted(i, 0));
+      }
+    }
+  }
+
+  const MatmulProblem& p_;
+  Operand a_, b_;
+  const float* bias_;
+  void* c_;
+  bool turns_a_, packs_a_, packs_b_once_ = false;                ///< what is copied, and how
+  std::int64_t rows_ = 0, columns_ = 0, down_ = 1, across_ = 1;  ///< of blocks of C, and how many there are
+  std::int64_t shares_ = 1, terms_ = 0, chunk_ = 0;              ///< of the sum; terms of a share and of a chunk
+};
+
+}  // namespace
+
+std::string avx512_bf16_unsupported(const MatmulProblem& p) {
+  for (const DType type : {p.a, p.b, p.c})
+    if (type != DType::bf16 && type != DType::f32) return join_text("an operand of ", type);
+  if (p.a == DType::f32 && p.b == DType::f32) return "both operands f32";
+  return amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
+}
+
+std::string avx512_bf16_slower(const MatmulProblem&) {
+  return amx::unsupported().empty() ? "matrix tiles are many times as fast" : "";
+}
+
+void matmul_by_avx512_bf16(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
+  const MatmulProblem p = complete(problem);
+  HEARTH_CHECK(UsageError, avx512_bf16_unsupported(p).empty(), "matmul by avx512_bf16: ", avx512_bf16_unsupported(p));
+  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  if (p.k == 0) return matmul_by_gemm(p, a, b, bias, c);
+  Product(p, a, b, static_cast<const float*>(bias), c).run();
+}
+
+#else
+
+std::string avx512_bf16_unsupported(const MatmulProblem&) { return "this build is not by GCC for x86-64"; }
+std::string avx512_bf16_slower(const MatmulProblem&) { return {}; }
+void matmul_by_avx512_bf16(const MatmulProblem& p, const void*, const void*, const void*, void*) {
+  throw UsageError("matmul by avx512_bf16: " + avx512_bf16_unsupported(p));
+}
+
+#endif
+
+}  // namespace hearth::cpu
