@@ -85,52 +85,70 @@ struct Results {
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+#pragma GCC optimize("align-loops=64")
 
 #include "ops/matmul/bf16_vectors.inc"
 
-/// 32 terms of one line, `count` of them there, in bf16.
-inline __m512i load_terms(const Operand& x, std::int64_t count) {
-  return x.is_f32 ? load_run(static_cast<const float*>(x.data), count)
-                  : load_run(static_cast<const bf16*>(x.data), count);
-}
-
-/// 16 lines of 32 terms, a line in a register; zeros for what is beyond `lines` and `terms`.
-inline void load_square(const Operand& x, std::int64_t lines, std::int64_t terms, __m512i (&to)[16]) {
+/// 16 lines of 32 terms, `step` apart, a line in a register; zeros for what is beyond `lines` and `terms`.
+template <class T>
+[[gnu::always_inline]] inline void load_lines(const T* from, std::int64_t step, std::int64_t lines, std::int64_t terms,
+                                              __m512i (&to)[16]) {
+  const auto load = [&](int i, std::int64_t count) {
+    const T* const line = from + i * step;
+    to[i] = load_run(line, count);
+    // What comes next.
+    __builtin_prefetch(line + 32);
+    if constexpr (sizeof(T) == 4) __builtin_prefetch(line + 48);
+  };
+  if (lines >= 16 && terms >= 32) {
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    to[i] = i < lines ? load_terms(x.shifted(i, 0), terms) : _mm512_setzero_si512();
-    const char* next = static_cast<const char*>(x.shifted(i, 32).data);
-    __builtin_prefetch(next);
-    if (x.is_f32) __builtin_prefetch(next + 64);
+    for (int i = 0; i < 16; ++i) load(i, 32);
+    return;
   }
+  for (int i = 0; i < 16; ++i)
+    if (i < lines)
+      load(i, terms);
+    else
+      to[i] = _mm512_setzero_si512();
 }
 
-/// 32 lines of 32 terms from an operand whose lines run across: pairs of terms of lines 0 to 15 and of lines 16 to 31.
-inline void load_pairs(const Operand& x, std::int64_t lines, std::int64_t terms, __m512i (&low)[16],
-                       __m512i (&high)[16]) {
-  for (int i = 0; i < 16; ++i) {
-    const bool is_first = 2 * i < terms, is_second = 2 * i + 1 < terms;
+/// 32 terms, `step` apart, of 32 lines that run across: pairs of terms of lines 0 to 15 and of lines 16 to 31; zeros
+/// for what is beyond `lines` and `terms`.
+template <class T>
+[[gnu::always_inline]] inline void load_pairs(const T* from, std::int64_t step, std::int64_t lines, std::int64_t terms,
+                                              __m512i (&low)[16], __m512i (&high)[16]) {
+  const auto load = [&](int i, std::int64_t count, bool both) {
+    const T* const first = from + 2 * i * step;
     // What comes soon.
-    __builtin_prefetch(x.shifted(0, 2 * i + 32).data);
-    __builtin_prefetch(x.shifted(0, 2 * i + 33).data);
-    const __m512i first = is_first ? load_terms(x.shifted(0, 2 * i), lines) : _mm512_setzero_si512();
-    const __m512i second = is_second ? load_terms(x.shifted(0, 2 * i + 1), lines) : _mm512_setzero_si512();
-    interleave(first, second, low[i], high[i]);
+    __builtin_prefetch(first + 32 * step);
+    __builtin_prefetch(first + 33 * step);
+    interleave(load_run(first, count), both ? load_run(first + step, count) : _mm512_setzero_si512(), low[i], high[i]);
+  };
+  if (lines >= 32 && terms >= 32) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) load(i, 32, true);
+    return;
   }
+  for (int i = 0; i < 16; ++i)
+    if (2 * i < terms)
+      load(i, lines, 2 * i + 1 < terms);
+    else
+      low[i] = high[i] = _mm512_setzero_si512();
 }
 
-/// Lines of `terms` terms become [pairs][32] of at most 32 lines, `stride` pairs of terms being written.
-void pack_panel(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
+template <class T>
+void pack_panel(const T* x, std::int64_t outer, std::int64_t inner, std::int64_t lines, std::int64_t terms,
+                std::uint32_t* to) {
   __m512i low[16], high[16];
-  for (std::int64_t t = 0; t < terms; t += 32, to += 16 * panel) {
+  for (std::int64_t t = 0; t < terms; t += 32, x += 32 * inner, to += 16 * panel) {
     const std::int64_t left = std::min<std::int64_t>(32, terms - t);
-    if (x.along()) {
-      load_square(x.shifted(0, t), lines, left, low);
-      load_square(x.shifted(16, t), lines - 16, left, high);
+    if (inner == 1) {
+      load_lines(x, outer, lines, left, low);
+      load_lines(x + 16 * outer, outer, lines - 16, left, high);
       transpose_rows(low);
       transpose_rows(high);
     } else {
-      load_pairs(x.shifted(0, t), lines, left, low, high);
+      load_pairs(x, inner, lines, left, low, high);
     }
     for (std::int64_t i = 0; i < (left + 1) / 2; ++i) {
       _mm512_store_si512(to + i * panel, low[i]);
@@ -142,8 +160,12 @@ void pack_panel(const Operand& x, std::int64_t lines, std::int64_t terms, std::u
 /// Lines that run along become rows of bf16, `step` elements apart, a multiple of 32; zeros follow.
 void pack_rows(const Operand& x, std::int64_t lines, std::int64_t terms, bf16* to, std::int64_t step) {
   for (std::int64_t line = 0; line < lines; ++line)
-    for (std::int64_t t = 0; t < terms; t += 32)
-      _mm512_store_si512(to + line * step + t, load_terms(x.shifted(line, t), std::min<std::int64_t>(32, terms - t)));
+    for (std::int64_t t = 0; t < terms; t += 32) {
+      const Operand at = x.shifted(line, t);
+      const std::int64_t count = std::min<std::int64_t>(32, terms - t);
+      _mm512_store_si512(to + line * step + t, x.is_f32 ? load_run(static_cast<const float*>(at.data), count)
+                                                        : load_run(static_cast<const bf16*>(at.data), count));
+    }
 }
 
 /// Adds what `results` says to the sums of a row.
@@ -200,8 +222,6 @@ struct Rows {
 /// A register tile of rows of A by a panel of B. Rows of A that are dense lie in a panel like B's.
 template <int rows, bool dense>
 void multiply(const Rows& of, const std::uint32_t* b, std::int64_t pairs, const Results& results) {
-  for (int i = 0; i < rows; ++i)
-    __builtin_prefetch(static_cast<char*>(results.to) + i * results.step * (results.is_f32 ? 4 : 2), 1);
   __m512 sums[rows][2];
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_ps();
@@ -235,17 +255,44 @@ constexpr std::array<Multiply, sizeof...(i)> make_kernels(std::index_sequence<i.
 template <bool dense>
 constexpr auto kernels = make_kernels<dense>(std::make_index_sequence<max_rows>());
 
-/// Rows by one panel, in tiles of like heights.
+/// Asks for the cache lines of results that will be written soon.
+[[gnu::always_inline]] inline void fetch_results(const Results& of, std::int64_t rows) {
+  const std::int64_t row = of.step * (of.is_f32 ? 4 : 2);
+  const char* to = static_cast<const char*>(of.to);
+  for (std::int64_t i = 0; i < rows; ++i, to += row) {
+    __builtin_prefetch(to, 1);
+    if (of.is_f32) __builtin_prefetch(to + 64, 1);
+  }
+}
+
+/// Asks for the cache lines of rows of `terms` values that will be read soon.
+[[gnu::always_inline]] inline void fetch_rows(const Rows& of, std::int64_t rows, std::int64_t terms) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t t = 0; t < terms; t += 32) __builtin_prefetch(of.data + i * of.row_step + t);
+}
+
+/// Rows by one panel, in tiles of like heights; `first` says that the rows have not been read before.
 template <bool dense>
-void multiply_rows(Rows a, std::int64_t rows, const std::uint32_t* b, std::int64_t pairs, const Results& results) {
+void multiply_rows(Rows a, std::int64_t rows, const std::uint32_t* b, std::int64_t pairs, bool first,
+                   const Results& results) {
   const std::int64_t tiles = ceil_div(rows, max_rows);
   std::int64_t row = 0;
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
-    const std::int64_t end = tile * rows / tiles;
+    const std::int64_t end = tile * rows / tiles, next = std::min(rows, (tile + 1) * rows / tiles);
+    fetch_results(results.shifted(end, 0), next - end);
+    if (first && !dense) fetch_rows({a.data + end * a.row_step, a.row_step}, next - end, 2 * pairs);
     kernels<dense>[static_cast<std::size_t>(end - row - 1)]({a.data + row * a.row_step, a.row_step}, b, pairs,
                                                             results.shifted(row, 0));
     row = end;
   }
+}
+
+/// `terms` terms of at most 32 lines become [pairs][32].
+void pack(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
+  if (x.is_f32)
+    pack_panel(static_cast<const float*>(x.data), x.outer, x.inner, lines, terms, to);
+  else
+    pack_panel(static_cast<const bf16*>(x.data), x.outer, x.inner, lines, terms, to);
 }
 
 /// How a product is cut.
@@ -340,8 +387,8 @@ class Product {
       const std::int64_t terms = terms_of_chunk(k);
       std::uint32_t* const chunk = to + panels * panel_step(k);
       if (b_.along())
-        pack_panel(b_.shifted(piece * panel, k), std::min(panel, p_.n - piece * panel), terms,
-                   chunk + piece * panel_step(terms));
+        pack(b_.shifted(piece * panel, k), std::min(panel, p_.n - piece * panel), terms,
+             chunk + piece * panel_step(terms));
       else if (piece * run < terms)
         pack_across(b_.shifted(0, k), p_.n, {piece * run, std::min(run, terms - piece * run)}, terms, chunk);
     });
@@ -356,8 +403,8 @@ class Product {
   /// Some terms of lines that run across.
   static void pack_across(const Operand& x, std::int64_t lines, Range which, std::int64_t terms, std::uint32_t* to) {
     for (std::int64_t line = 0; line < lines; line += panel)
-      pack_panel(x.shifted(line, which.begin), std::min(panel, lines - line), which.size,
-                 to + line / panel * panel_step(terms) + panel_step(which.begin));
+      pack(x.shifted(line, which.begin), std::min(panel, lines - line), which.size,
+           to + line / panel * panel_step(terms) + panel_step(which.begin));
   }
 
   static void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
@@ -399,10 +446,10 @@ class Product {
         const Results of_panel = to.shifted(0, j);
         if (a_panels == nullptr)
           multiply_rows<false>(packs_a_ ? Rows{a_rows, a_step} : Rows{in_place, a.outer}, rows.size, b_panel, pairs,
-                               of_panel);
+                               j == 0, of_panel);
         for (std::int64_t i = 0; a_panels != nullptr && i < rows.size; i += panel)
           multiply_rows<true>({reinterpret_cast<const bf16*>(a_panels + i / panel * step), 2},
-                              std::min(panel, rows.size - i), b_panel, pairs, of_panel.shifted(i, 0));
+                              std::min(panel, rows.size - i), b_panel, pairs, false, of_panel.shifted(i, 0));
       }
     }
   }
