@@ -341,16 +341,19 @@ class Product {
   }
 
   void cut() {
-    constexpr std::int64_t wanted = 8, most_columns = 1536, least_rows = 64, least_columns = 64;
-    const auto even = [](std::int64_t size, std::int64_t most, std::int64_t step) {
-      return std::min(size, round_up(ceil_div(size, ceil_div(size, most)), step));
+    constexpr std::int64_t wanted = 8, least_columns = 2 * panel;
+    // Limits of blocks are multiples of the step, so that no block is larger.
+    const std::int64_t step = turns_a_ ? panel : max_rows, least_rows = 64 / step * step;
+    const auto even = [](std::int64_t size, std::int64_t most, std::int64_t of) {
+      return std::min(size, round_up(ceil_div(size, ceil_div(size, most)), of));
     };
     // A block's part of A, and of B where the sum is long, stays in L2.
     const std::int64_t most_chunk = turns_a_ ? 1024 : 4096;
-    std::int64_t most_m = std::clamp<std::int64_t>((1 << 18) / std::min(p_.k, most_chunk), least_rows, 256);
-    std::int64_t most_n = most_columns;
+    std::int64_t most_m =
+        std::clamp<std::int64_t>((1 << 18) / std::min(p_.k, most_chunk), least_rows, 256) / step * step;
+    std::int64_t most_n = 1536;
     const auto count = [&] {
-      rows_ = even(p_.m, most_m, turns_a_ ? panel : max_rows);
+      rows_ = even(p_.m, most_m, step);
       columns_ = even(p_.n, most_n, panel);
       down_ = ceil_div(p_.m, rows_);
       across_ = ceil_div(p_.n, columns_);
@@ -362,9 +365,9 @@ class Product {
     const std::int64_t most_shares = is_small ? std::max<std::int64_t>(1, p_.k / least_terms) : 1;
     while (count() * most_shares < wanted && (rows_ > least_rows || columns_ > least_columns)) {
       if (rows_ > least_rows && (rows_ >= columns_ || columns_ <= least_columns))
-        most_m = std::max(least_rows, rows_ / 2);
+        most_m = std::max(least_rows, rows_ / 2 / step * step);
       else
-        most_n = std::max(least_columns, columns_ / 2);
+        most_n = std::max(least_columns, columns_ / 2 / panel * panel);
     }
     shares_ = std::clamp<std::int64_t>(ceil_div(wanted, count()), 1, most_shares);
     terms_ = round_up(ceil_div(p_.k, shares_), 32);
