@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/element.h"
@@ -208,8 +209,11 @@ void attention(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const
       const std::int64_t begin = index % pieces * piece, end = std::min(begin + piece, a.queries());
       const AttentionHead<P> head(problem, a, n, h);
       P* const sums = lse.data<P>() + (n * a.heads() + h) * a.queries();
-      HEARTH_ISA_CALL(attend<T>, head, AttentionRows<T>(a, n, h), head_of<T>(y, n, h), y.strides()[1], sums, begin,
-                      end);
+      const AttentionRows<T> x(a, n, h);
+      T* const into = head_of<T>(y, n, h);
+      if constexpr (std::is_same_v<T, bf16>)
+        if (multiplies_bf16_pairs()) return attend_bf16(head, x, into, y.strides()[1], sums, begin, end);
+      HEARTH_ISA_CALL(attend<T>, head, x, into, y.strides()[1], sums, begin, end);
     });
   });
 }

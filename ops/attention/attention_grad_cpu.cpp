@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/element.h"
@@ -99,20 +100,6 @@ struct QueryBlock {
   }
 };
 
-/// `memory` is for a block of slopes.
-template <class P>
-void add_bias_slopes(const AttentionProblem& problem, const P* slopes, std::int64_t first_query, std::int64_t inside,
-                     std::int64_t first_key, std::int64_t count, P* memory, P* dbias) {
-  constexpr int lanes = block_queries<P>;
-  turn(slopes, lanes, rounded_up(count, panel_rows<P>), lanes, memory, block_keys);
-  for (std::int64_t i = 0; i < inside; ++i) {
-    P* const row = dbias + (first_query + i) * problem.keys + first_key;
-    const P* const from = memory + i * block_keys;
-#pragma omp simd
-    for (std::int64_t j = 0; j < count; ++j) row[j] += from[j];
-  }
-}
-
 /// The gradients of the queries [begin, end) of one head, and their contributions to those of its keys and values:
 /// added to dk and dv, [rounded keys][pitch] each. dbias of the head, added to, may be null.
 template <class T>
@@ -175,12 +162,17 @@ void store_sums(const acc_t<T>* from, std::int64_t parts, std::int64_t part_step
                 T* to, std::int64_t step) {
   using P = acc_t<T>;
   const std::int64_t pitch = pitch_of<P>(width);
-  for (std::int64_t t = 0; t < keys; ++t)
-    for (std::int64_t d = 0; d < width; ++d) {
-      P sum = from[t * pitch + d];
-      for (std::int64_t part = 1; part < parts; ++part) sum += from[part * part_step + t * pitch + d];
-      cpu::store(to + t * step + d, sum);
+  P sums[max_head_width];
+  for (std::int64_t t = 0; t < keys; ++t, from += pitch, to += step) {
+    const P* row = from;
+    for (std::int64_t part = 1; part < parts; ++part, row = sums) {
+      const P* const more = from + part * part_step;
+#pragma omp simd
+      for (std::int64_t d = 0; d < width; ++d) sums[d] = row[d] + more[d];
     }
+#pragma omp simd
+    for (std::int64_t d = 0; d < width; ++d) cpu::store(to + d, row[d]);
+  }
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -256,8 +248,10 @@ class GradientPieces {
                                     gradients_.dq.strides()[1]};
     const P* const lse = lse_.data<P>() + index * a_.queries();
     std::fill_n(sums, 2 * padded_, P(0));
-    HEARTH_ISA_CALL(attend_grad<T>, head, AttentionRows<T>(a_, n, h), rows, lse, begin, end, sums, sums + padded_,
-                    dbias);
+    const AttentionRows<T> x(a_, n, h);
+    if constexpr (std::is_same_v<T, bf16>)
+      if (multiplies_bf16_pairs()) return attend_grad_bf16(head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
+    HEARTH_ISA_CALL(attend_grad<T>, head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
   }
 
   /// The first share's sum of the bias's gradient becomes that of all, added in order.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/cpu/parallel.h"
+#include "core/half.h"
 #include "ops/attention/attention.h"
 #include "ops/pointwise/dropout_strip.h"
 
@@ -96,6 +97,14 @@ struct AttentionGradRows {
   T* dq;
   std::int64_t dq_step;
 };
+
+/// Whether attention in bf16 is made of the processor's products of pairs of bf16: attend_bf16() instead of attend() of
+/// attention_cpu.cpp, attend_grad_bf16() instead of attend_grad() of attention_grad_cpu.cpp.
+bool multiplies_bf16_pairs();
+void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, bf16* y, std::int64_t y_step,
+                 float* lse, std::int64_t begin, std::int64_t end);
+void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, const AttentionGradRows<bf16>& g,
+                      const float* lse, std::int64_t begin, std::int64_t end, float* dk, float* dv, float* dbias);
 
 /// Pieces of parallel work that there are about, where a problem is large enough.
 inline constexpr std::int64_t wanted_pieces = 32;

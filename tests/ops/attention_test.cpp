@@ -10,6 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "ops/candidates.h"
+#include "ops/matmul/amx.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/operators.h"
@@ -266,7 +267,7 @@ TEST(Attention, SlopesOfOneInputOnlyWhereNothingElseIsWanted) {
 
 // What lies behind the last key does not matter at all, nor does how much of it there is.
 TEST(Attention, PaddingChangesNoBit) {
-  for (const DType dtype : {DType::f64, DType::f32}) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     const auto run = [&](std::int64_t tk, double behind) {
       Random random(5, 5);
       const auto filled = [&](std::int64_t t, std::int64_t valid) {
@@ -289,6 +290,49 @@ TEST(Attention, PaddingChangesNoBit) {
     EXPECT_EQ(bare, run(64, 1e30));
     EXPECT_EQ(bare, run(200, std::numeric_limits<double>::quiet_NaN()));
   }
+}
+
+// A weight of 0.7 is 0.69921875 in bf16: 1 - 0.7 * 1.4296875 is negative, and positive where weights are rounded for
+// the processor's products.
+TEST(Attention, RoundsWeightsWhereTheProcessorMultipliesBf16) {
+  const Tensor q = Tensor::zeros({1, 5, 1, 3}, DType::bf16), k = Tensor::zeros({1, 2, 1, 3}, DType::bf16);
+  const Tensor v = Tensor::of<double>({1, 2, 1, 3}, {1, 0, 1, -1.4296875, 0, -1.4296875}).to(DType::bf16);
+  std::vector<float> bias;
+  for (int i = 0; i < 5; ++i) bias.insert(bias.end(), {0.0f, std::log(0.7f)});
+  const std::vector<double> y = attention(q, k, v, {.bias = Tensor::of<float>({1, 5, 2}, bias)}).to_doubles();
+  for (const std::size_t i : {0, 2, 12, 14}) {
+    EXPECT_EQ(y[i] > 0, cpu::amx::has_bf16_vectors()) << y[i];
+    EXPECT_NEAR(y[i], 0, 1e-3);
+  }
+}
+
+TEST(Attention, NotANumberComesThroughWhereItIsSeen) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double bad : {nan, infinity, -infinity}) {
+      const std::int64_t t = 70, broken = 40;
+      const auto values = [&](std::uint64_t number, bool breaks) {
+        Random random(3, number);
+        std::vector<double> all(static_cast<std::size_t>(t * 8));
+        for (double& value : all) value = random.normal();
+        if (breaks) all[broken * 8 + 3] = bad;
+        return requires_grad(Tensor::of<double>({1, t, 1, 8}, all).to(dtype));
+      };
+      for (const bool of_queries : {true, false}) {
+        const Tensor q = values(1, of_queries), k = values(2, !of_queries), v = values(3, false);
+        const Tensor y = attention(q, k, v, {.causal = true});
+        backward(y, v.detach());
+        const std::vector<double> result = y.to_doubles(), slopes = grad_of(q).to_doubles();
+        for (std::int64_t i = 0; i < t; ++i) {
+          const auto at = static_cast<std::size_t>(i * 8);
+          const bool sees = of_queries ? i == broken : i >= broken;
+          // A key of infinite weight, or of none, where only one channel is infinite.
+          if (!std::isnan(bad) && sees) continue;
+          EXPECT_EQ(std::isnan(result[at]), sees) << i;
+          EXPECT_EQ(std::isnan(slopes[at]), sees) << i;
+        }
+      }
+    }
 }
 
 OP_TEST(AttentionOfHiddenRows) {

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention in bf16 by the processor's products of pairs, with f32 sums: block by block as attention_cpu.cpp and
+// attention_grad_cpu.cpp, whose pieces of work these are. Scores and their softmax are f32; the weights, and the slopes
+// of the scores, are rounded to bf16 where they are multiplied again. What is summed over comes in pairs: of channels
+// for the scores, which are side by side in memory, of keys for y and dq, of queries for dk and dv.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/cpu/element.h"
+#include "core/error.h"
+#include "ops/attention/problem_cpu.h"
+#include "ops/matmul/amx.h"
+#include "ops/pointwise/dropout_strip.h"
+#include "ops/scratch.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HEARTH_BF16_ATTENTION 1
+#include <immintrin.h>
+#else
+#define HEARTH_BF16_ATTENTION 0
+#endif
+
+namespace hearth::kernels {
+
+#if HEARTH_BF16_ATTENTION
+
+// Compiled for the processors that has_bf16_vectors() answers for.
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4,prefer-vector-width=512,avx512bf16")
+#pragma GCC diagnostic push
+// Registers that GCC 12's own headers leave undefined on purpose.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#define HEARTH_ISA_VECTOR_BYTES 64
+
+namespace {
+
+#include "ops/attention/tile_bf16.inc"
+
+/// The running softmax of a block of queries.
+struct RunningSoftmax {
+  __m512 most[2], sum[2];
+  alignas(64) float fade[block_lanes];  ///< what the sums so far are multiplied with
+
+  RunningSoftmax() {
+    for (int v = 0; v < 2; ++v) {
+      most[v] = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+      sum[v] = _mm512_setzero_ps();
+    }
+  }
+
+  /// Weights relative to the new maximum, times `factors` unless that is null, in pairs of keys
+  /// [pairs][block_lanes]. There are scores, and factors, for whole pairs.
+  void weigh(const float* scores, const float* factors, std::int64_t pairs, Word* weights) {
+    for (int v = 0; v < 2; ++v) {
+      const float* const from = scores + v * vector;
+      __m512 next[2] = {most[v], most[v]};
+      for (std::int64_t j = 0; j < 2 * pairs; j += 2)
+        for (int of = 0; of < 2; ++of)
+          next[of] = _mm512_max_ps(_mm512_loadu_ps(from + (j + of) * block_lanes), next[of]);
+      next[0] = _mm512_max_ps(next[0], next[1]);
+      // A query that has seen no key yet: any finite shift leaves its weights 0.
+      const __mmask16 none =
+          _mm512_cmp_ps_mask(next[0], _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_EQ_OQ);
+      const __m512 shift = _mm512_mask_mov_ps(next[0], none, _mm512_setzero_ps());
+      const __m512 faded = exp_of_negative(_mm512_sub_ps(most[v], shift));
+      _mm512_store_ps(fade + v * vector, faded);
+      most[v] = next[0];
+      __m512 total = _mm512_mul_ps(sum[v], faded);
+      for (std::int64_t pair = 0; pair < pairs; ++pair) {
+        const float* const at = from + pair * 2 * block_lanes;
+        __m512 even = exp_of_negative(_mm512_sub_ps(_mm512_loadu_ps(at), shift));
+        __m512 odd = exp_of_negative(_mm512_sub_ps(_mm512_loadu_ps(at + block_lanes), shift));
+        total = _mm512_add_ps(total, _mm512_add_ps(even, odd));
+        if (factors != nullptr) {
+          const float* const factor = factors + pair * 2 * block_lanes + v * vector;
+          even = _mm512_mul_ps(even, _mm512_loadu_ps(factor));
+          odd = _mm512_mul_ps(odd, _mm512_loadu_ps(factor + block_lanes));
+        }
+        _mm512_storeu_si512(weights + pair * block_lanes + v * vector, paired(even, odd));
+      }
+      sum[v] = total;
+    }
+  }
+};
+
+/// Working memory of a block of queries, and what both passes do with it.
+struct Block {
+  float *scores, *memory, *factors;
+
+  explicit Block(cpu::Scratch& scratch) {
+    scores = scratch.take<float>(block_keys * block_lanes);
+    memory = scratch.take<float>(2 * block_keys * block_lanes);
+    factors = memory + block_keys * block_lanes;
+  }
+
+  /// The scores of `count` keys, and of one more that is hidden where they are odd. Factors of dropout likewise.
+  void score(const AttentionHead<float>& head, const Word* k_rows, const Word* q_turned, std::int64_t first,
+             std::int64_t key, std::int64_t count) {
+    const AttentionProblem& problem = *head.problem;
+    multiply_words(k_rows, count, problem.width, q_turned, static_cast<float>(problem.scale), scores);
+    mask_scores(head, first, key, count, memory, scores);
+    if (problem.dropout > 0)
+      draw_block<block_lanes>(head.draws(), problem.queries, problem.keys, first, key, count, memory, factors);
+    if (count % 2 == 0) return;
+    std::fill_n(scores + count * block_lanes, block_lanes, -std::numeric_limits<float>::infinity());
+    std::fill_n(factors + count * block_lanes, block_lanes, 0.0f);
+  }
+};
+
+}  // namespace
+
+void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, bf16* y, std::int64_t y_step,
+                 float* lse, std::int64_t begin, std::int64_t end) {
+  const AttentionProblem& problem = *head.problem;
+  const std::int64_t width = problem.width, words = words_of(width), pitch = pitch_of<float>(width);
+  // Those of the last block of the piece end last, those of the first begin first.
+  const std::int64_t first_key = first_visible_key(head, begin);
+  const std::int64_t keys = std::max(first_key, visible_keys(head, std::max(begin, end - 1)));
+  const std::int64_t rows = rounded_up(keys - first_key, panel_rows<float>);
+  cpu::Scratch scratch;
+  Word* const k_rows = scratch.take<Word>(rows * words);
+  Word* const v_pairs = scratch.take<Word>(rows * words);
+  Word* const q_turned = scratch.take<Word>(words * block_lanes);
+  Word* const weights = scratch.take<Word>(block_keys / 2 * block_lanes);
+  float* const weighted = scratch.take<float>(block_lanes * pitch);
+  Block block(scratch);
+  const SourceRows q{x.q, x.q_step, end, width}, k{x.k, x.k_step, keys, width}, v{x.v, x.v_step, keys, width};
+  std::int64_t packed = first_key;
+  for (std::int64_t first = begin; first < end; first += block_lanes) {
+    const std::int64_t inside = std::min<std::int64_t>(block_lanes, end - first);
+    turn_words(q, first, q_turned);
+    q.fetch(first + block_lanes, first + 2 * block_lanes);
+    std::fill_n(weighted, block_lanes * pitch, 0.0f);
+    RunningSoftmax running;
+    const std::int64_t seen = std::min(keys, visible_keys(head, first));
+    for (std::int64_t key = std::max(first_key, first_visible_key(head, first)); key < seen; key += block_keys) {
+      const std::int64_t count = std::min(block_keys, seen - key), pairs = (count + 1) / 2;
+      if (const std::int64_t needed = rounded_up(key + count, panel_rows<float>); packed < needed) {
+        pack_words(k, packed, needed, k_rows + (packed - first_key) * words);
+        pack_pairs(v, packed, needed, v_pairs + (packed - first_key) * words);
+        packed = needed;
+        for (const SourceRows* next : {&k, &v}) next->fetch(packed, packed + block_keys);
+      }
+      block.score(head, k_rows + (key - first_key) * words, q_turned, first, key, count);
+      running.weigh(block.scores, problem.dropout > 0 ? block.factors : nullptr, pairs, weights);
+      add_rows({weights, 1, block_lanes}, rounded_up(inside, 8), pairs, v_pairs + (key - first_key) * words, 2 * words,
+               pitch, running.fade, weighted, pitch);
+    }
+    alignas(64) float most[block_lanes], sums[block_lanes], inverse[block_lanes];
+    for (int half = 0; half < 2; ++half) {
+      _mm512_store_ps(most + half * vector, running.most[half]);
+      _mm512_store_ps(sums + half * vector, running.sum[half]);
+    }
+    for (std::int64_t i = 0; i < inside; ++i) {
+      const bool none = sums[i] == 0.0f;
+      inverse[i] = none ? 0.0f : 1.0f / sums[i];
+      lse[first + i] = none ? std::numeric_limits<float>::infinity()
+                            : most[i] + static_cast<float>(std::log(static_cast<double>(sums[i])));
+    }
+    store_rounded(weighted, pitch, inverse, inside, width, y + first * y_step, y_step);
+  }
+}
+
+namespace {
+
+/// A block of queries as the gradient needs it.
+struct GradBlock : Block {
+  Word *q_turned, *q_pairs, *dy_turned, *dy_pairs;
+  float *products, *dq;
+  Word *weights, *slopes, *paired_slopes;
+  alignas(64) float lse[block_lanes], delta[block_lanes];
+
+  GradBlock(cpu::Scratch& scratch, std::int64_t width) : Block(scratch) {
+    const std::int64_t words = words_of(width);
+    for (Word** part : {&q_turned, &q_pairs, &dy_turned, &dy_pairs}) *part = scratch.take<Word>(block_lanes * words);
+    for (Word** part : {&weights, &slopes, &paired_slopes}) *part = scratch.take<Word>(block_keys * vector);
+    products = scratch.take<float>(block_keys * block_lanes);
+    dq = scratch.take<float>(block_lanes * pitch_of<float>(width));
+  }
+
+  /// The queries from `first` on; lanes behind the last one get no weight.
+  void load(const SourceRows& q, const SourceRows& dy, const SourceRows& y, const float* lses, std::int64_t first) {
+    const std::int64_t width = q.width, inside = std::min<std::int64_t>(block_lanes, q.count - first);
+    turn_words(q, first, q_turned);
+    pack_pairs(q, first, first + block_lanes, q_pairs);
+    turn_words(dy, first, dy_turned);
+    pack_pairs(dy, first, first + block_lanes, dy_pairs);
+    std::fill_n(dq, block_lanes * pitch_of<float>(width), 0.0f);
+    for (std::int64_t i = 0; i < block_lanes; ++i) {
+      lse[i] = i < inside ? lses[first + i] : std::numeric_limits<float>::infinity();
+      delta[i] = i < inside ? dot(dy.x + (first + i) * dy.step, y.x + (first + i) * y.step, width) : 0.0f;
+    }
+    for (const SourceRows* next : {&q, &dy, &y}) next->fetch(first + block_lanes, first + 2 * block_lanes);
+  }
+
+  /// From scores and products dy v of `count` keys to weights after dropout and to slopes of the scores, which are
+  /// multiplied by the scale where they are rounded. Rows of whole tiles behind the last key become zero.
+  void differentiate(std::int64_t count, bool drops, float scale, bool keeps_slopes) {
+    const std::int64_t padded = rounded_up(count, 8);
+    std::fill_n(products + count * block_lanes, (padded - count) * block_lanes, 0.0f);
+    for (std::int64_t j = 0; j < count; j += 2) {
+      __m512i weight[2], slope[2];
+      for (int of = 0; of < 2; ++of) {
+        __m512 w[2], s[2];
+        for (int v = 0; v < 2; ++v) {
+          const std::int64_t at = (j + of) * block_lanes + v * vector;
+          w[v] = exp_of_negative(_mm512_sub_ps(_mm512_loadu_ps(scores + at), _mm512_load_ps(lse + v * vector)));
+          __m512 product = _mm512_loadu_ps(products + at);
+          const __m512 of_softmax = w[v];
+          if (drops) {
+            product = _mm512_mul_ps(product, _mm512_loadu_ps(factors + at));
+            w[v] = _mm512_mul_ps(w[v], _mm512_loadu_ps(factors + at));
+          }
+          s[v] = _mm512_mul_ps(of_softmax, _mm512_sub_ps(product, _mm512_load_ps(delta + v * vector)));
+          if (keeps_slopes) _mm512_storeu_ps(products + at, s[v]);
+          s[v] = _mm512_mul_ps(s[v], _mm512_set1_ps(scale));
+        }
+        weight[of] = narrowed(w[0], w[1]);
+        slope[of] = narrowed(s[0], s[1]);
+        _mm512_storeu_si512(weights + (j + of) * vector, weight[of]);
+        _mm512_storeu_si512(slopes + (j + of) * vector, slope[of]);
+      }
+      const Interleaved pair(slope[0], slope[1]);
+      _mm512_storeu_si512(paired_slopes + j * vector, pair.low);
+      _mm512_storeu_si512(paired_slopes + (j + 1) * vector, pair.high);
+    }
+    const std::int64_t written = rounded_up(count, 2);
+    std::fill_n(weights + written * vector, (padded - written) * vector, Word(0));
+    std::fill_n(slopes + written * vector, (padded - written) * vector, Word(0));
+  }
+};
+
+}  // namespace
+
+void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, const AttentionGradRows<bf16>& g,
+                      const float* lse, std::int64_t begin, std::int64_t end, float* dk, float* dv, float* dbias) {
+  const AttentionProblem& problem = *head.problem;
+  const auto scale = static_cast<float>(problem.scale);
+  const std::int64_t width = problem.width, words = words_of(width), pitch = pitch_of<float>(width);
+  const std::int64_t first_key = first_visible_key(head, begin);
+  const std::int64_t keys = std::max(first_key, visible_keys(head, std::max(begin, end - 1)));
+  const std::int64_t rows = rounded_up(keys - first_key, panel_rows<float>);
+  cpu::Scratch scratch;
+  Word* const k_rows = scratch.take<Word>(rows * words);
+  Word* const k_pairs = scratch.take<Word>(rows * words);
+  Word* const v_rows = scratch.take<Word>(rows * words);
+  GradBlock block(scratch, width);
+  const SourceRows q{x.q, x.q_step, end, width}, k{x.k, x.k_step, keys, width}, v{x.v, x.v_step, keys, width};
+  const SourceRows y{g.y, g.y_step, end, width}, dy{g.dy, g.dy_step, end, width};
+  std::int64_t packed = first_key;
+  for (std::int64_t first = begin; first < end; first += block_lanes) {
+    const std::int64_t inside = std::min<std::int64_t>(block_lanes, end - first), pairs = (inside + 1) / 2;
+    block.load(q, dy, y, lse, first);
+    const std::int64_t seen = std::min(keys, visible_keys(head, first));
+    for (std::int64_t key = std::max(first_key, first_visible_key(head, first)); key < seen; key += block_keys) {
+      const std::int64_t count = std::min(block_keys, seen - key), padded = rounded_up(count, 8);
+      const std::int64_t offset = (key - first_key) * words;
+      if (const std::int64_t needed = rounded_up(key + count, panel_rows<float>); packed < needed) {
+        const std::int64_t at = (packed - first_key) * words;
+        pack_words(k, packed, needed, k_rows + at);
+        pack_pairs(k, packed, needed, k_pairs + at);
+        pack_words(v, packed, needed, v_rows + at);
+        packed = needed;
+        for (const SourceRows* next : {&k, &v}) next->fetch(packed, packed + block_keys);
+      }
+      block.score(head, k_rows + offset, block.q_turned, first, key, count);
+      multiply_words(v_rows + offset, count, width, block.dy_turned, 1.0f, block.products);
+      block.differentiate(count, problem.dropout > 0, scale, dbias != nullptr);
+      add_rows({block.weights, vector, 1}, padded, pairs, block.dy_pairs, 2 * words, pitch, nullptr, dv + key * pitch,
+               pitch);
+      add_rows({block.slopes, vector, 1}, padded, pairs, block.q_pairs, 2 * words, pitch, nullptr, dk + key * pitch,
+               pitch);
+      add_rows({block.paired_slopes, 1, block_lanes}, rounded_up(inside, 8), (count + 1) / 2, k_pairs + offset,
+               2 * words, pitch, nullptr, block.dq, pitch);
+      if (dbias != nullptr) add_bias_slopes(problem, block.products, first, inside, key, count, block.memory, dbias);
+    }
+    alignas(64) float ones[block_lanes];
+    std::fill_n(ones, block_lanes, 1.0f);
+    store_rounded(block.dq, pitch, ones, inside, width, g.dq + first * g.dq_step, g.dq_step);
+  }
+}
+
+#undef HEARTH_ISA_VECTOR_BYTES
+#pragma GCC diagnostic pop
+#pragma GCC pop_options
+
+bool multiplies_bf16_pairs() { return cpu::amx::has_bf16_vectors(); }
+
+#else
+
+bool multiplies_bf16_pairs() { return false; }
+void attend_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, bf16*, std::int64_t, float*, std::int64_t,
+                 std::int64_t) {}
+void attend_grad_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, const AttentionGradRows<bf16>&,
+                      const float*, std::int64_t, std::int64_t, float*, float*, float*) {}
+
+#endif
+
+}  // namespace hearth::kernels
