@@ -160,7 +160,8 @@ void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x,
       lse[first + i] = none ? std::numeric_limits<float>::infinity()
                             : most[i] + static_cast<float>(std::log(static_cast<double>(sums[i])));
     }
-    store_rounded(weighted, pitch, inverse, inside, width, y + first * y_step, y_step);
+    for (std::int64_t i = 0; i < inside; ++i)
+      store_rounded(weighted + i * pitch, inverse[i], width, y + (first + i) * y_step);
   }
 }
 
@@ -201,31 +202,39 @@ struct GradBlock : Block {
   void differentiate(std::int64_t count, bool drops, float scale, bool keeps_slopes) {
     const std::int64_t padded = rounded_up(count, 8);
     std::fill_n(products + count * block_lanes, (padded - count) * block_lanes, 0.0f);
-    for (std::int64_t j = 0; j < count; j += 2) {
-      __m512i weight[2], slope[2];
-      for (int of = 0; of < 2; ++of) {
+    // Locals: vector stores may change members.
+    const float *score = scores, *factor = drops ? factors : nullptr;
+    float* product = products;
+    Word *weight = weights, *slope = slopes, *pair = paired_slopes;
+    const __m512 shift[2] = {_mm512_load_ps(lse), _mm512_load_ps(lse + vector)};
+    const __m512 mean[2] = {_mm512_load_ps(delta), _mm512_load_ps(delta + vector)};
+    const __m512 scales = _mm512_set1_ps(scale);
+    for (std::int64_t j = 0; j < count; j += 2, pair += block_lanes) {
+      __m512i of_key[2];
+#pragma GCC unroll 2
+      for (int of = 0; of < 2; ++of, score += block_lanes, product += block_lanes, weight += vector, slope += vector) {
         __m512 w[2], s[2];
+#pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
-          const std::int64_t at = (j + of) * block_lanes + v * vector;
-          w[v] = exp_of_negative(_mm512_sub_ps(_mm512_loadu_ps(scores + at), _mm512_load_ps(lse + v * vector)));
-          __m512 product = _mm512_loadu_ps(products + at);
-          const __m512 of_softmax = w[v];
-          if (drops) {
-            product = _mm512_mul_ps(product, _mm512_loadu_ps(factors + at));
-            w[v] = _mm512_mul_ps(w[v], _mm512_loadu_ps(factors + at));
+          w[v] = exp_of_negative(_mm512_sub_ps(_mm512_loadu_ps(score + v * vector), shift[v]));
+          __m512 dropped = _mm512_loadu_ps(product + v * vector);
+          s[v] = w[v];
+          if (factor != nullptr) {
+            const __m512 times = _mm512_loadu_ps(factor + (j + of) * block_lanes + v * vector);
+            dropped = _mm512_mul_ps(dropped, times);
+            w[v] = _mm512_mul_ps(w[v], times);
           }
-          s[v] = _mm512_mul_ps(of_softmax, _mm512_sub_ps(product, _mm512_load_ps(delta + v * vector)));
-          if (keeps_slopes) _mm512_storeu_ps(products + at, s[v]);
-          s[v] = _mm512_mul_ps(s[v], _mm512_set1_ps(scale));
+          s[v] = _mm512_mul_ps(s[v], _mm512_sub_ps(dropped, mean[v]));
+          if (keeps_slopes) _mm512_storeu_ps(product + v * vector, s[v]);
+          s[v] = _mm512_mul_ps(s[v], scales);
         }
-        weight[of] = narrowed(w[0], w[1]);
-        slope[of] = narrowed(s[0], s[1]);
-        _mm512_storeu_si512(weights + (j + of) * vector, weight[of]);
-        _mm512_storeu_si512(slopes + (j + of) * vector, slope[of]);
+        of_key[of] = narrowed(s[0], s[1]);
+        _mm512_storeu_si512(weight, narrowed(w[0], w[1]));
+        _mm512_storeu_si512(slope, of_key[of]);
       }
-      const Interleaved pair(slope[0], slope[1]);
-      _mm512_storeu_si512(paired_slopes + j * vector, pair.low);
-      _mm512_storeu_si512(paired_slopes + (j + 1) * vector, pair.high);
+      const Interleaved both(of_key[0], of_key[1]);
+      _mm512_storeu_si512(pair, both.low);
+      _mm512_storeu_si512(pair + vector, both.high);
     }
     const std::int64_t written = rounded_up(count, 2);
     std::fill_n(weights + written * vector, (padded - written) * vector, Word(0));
@@ -277,9 +286,8 @@ void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16
                2 * words, pitch, nullptr, block.dq, pitch);
       if (dbias != nullptr) add_bias_slopes(problem, block.products, first, inside, key, count, block.memory, dbias);
     }
-    alignas(64) float ones[block_lanes];
-    std::fill_n(ones, block_lanes, 1.0f);
-    store_rounded(block.dq, pitch, ones, inside, width, g.dq + first * g.dq_step, g.dq_step);
+    for (std::int64_t i = 0; i < inside; ++i)
+      store_rounded(block.dq + i * pitch, 1.0f, width, g.dq + (first + i) * g.dq_step);
   }
 }
 

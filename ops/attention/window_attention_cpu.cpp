@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/element.h"
@@ -116,26 +117,6 @@ void scatter_rows(const P* rows, const P* factors, const std::int64_t* pixels, s
 #pragma omp simd
     for (std::int64_t d = 0; d < width; ++d) cpu::store(into + d, rows[d] * factors[t]);
   }
-}
-
-/// What gather_rows() will read, and scatter_rows() will write (`for_writing`), is asked for ahead: rows of a head are
-/// too short and lie too far apart for the processor to foresee them. Always inline: GCC drops calls of functions that
-/// do nothing but this.
-template <int for_writing, class T>
-HEARTH_ALWAYS_INLINE void fetch_rows(const T* x, std::int64_t step, const std::int64_t* pixels, std::int64_t count,
-                                     std::int64_t width) {
-  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t t = 0; t < count; ++t) {
-    if (pixels[t] < 0) continue;
-    const T* const row = x + pixels[t] * step;
-    for (std::int64_t d = 0; d < width; d += line) __builtin_prefetch(row + d, for_writing, 2);
-  }
-}
-
-/// q (part 0), k or v of a window that comes soon.
-template <class T>
-HEARTH_ALWAYS_INLINE void fetch_part(const Window<T>& w, int part) {
-  fetch_rows<0>(w.qkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
 }
 
 /// A block of queries: its scores [key][query], and what the softmax makes of them.
@@ -271,15 +252,6 @@ void attend_window(const Window<T>& w, const Window<T>& next, T* y) {
     attend_in_blocks<T, 2 * vector>(w, next, y);
 }
 
-/// The sums of rows [count][pitch] behind the image are added to sums [width].
-template <class P>
-void add_padding(const P* rows, const std::int64_t* pixels, std::int64_t count, std::int64_t width, P* sums) {
-  const std::int64_t pitch = pitch_of<P>(width);
-  for (std::int64_t t = 0; t < count; ++t)
-    if (pixels[t] < 0)
-      for (std::int64_t d = 0; d < width; ++d) sums[d] += rows[t * pitch + d];
-}
-
 template <class T, int lanes, class P = acc_t<T>>
 void differentiate_in_blocks(const Window<T>& w, const WindowSlopes<T>& g, const Window<T>& next, const T* next_dy) {
   const std::int64_t pitch = pitch_of<P>(w.width);
@@ -323,8 +295,8 @@ void differentiate_in_blocks(const Window<T>& w, const WindowSlopes<T>& g, const
   scatter_rows(dk, factors, w.pixels, w.tokens, w.width, g.dqkv + w.channels, w.step);
   scatter_rows(dv, factors, w.pixels, w.tokens, w.width, g.dqkv + 2 * w.channels, w.step);
   if (g.dpadding == nullptr) return;
-  add_padding(dk, w.pixels, w.tokens, w.width, g.dpadding);
-  add_padding(dv, w.pixels, w.tokens, w.width, g.dpadding + w.width);
+  add_padding(dk, pitch, w.pixels, w.tokens, w.width, g.dpadding);
+  add_padding(dv, pitch, w.pixels, w.tokens, w.width, g.dpadding + w.width);
 }
 
 /// The gradients of one head of one window. A query behind the image has no dy, and so no slopes. `next` and its dy
@@ -432,6 +404,11 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
                                    padding > 0 ? paddings + piece * padding : nullptr};
       const std::int64_t after = std::min(at + 1, all - 1);
       const Window<T> next = window(after);
+      if constexpr (std::is_same_v<T, bf16>)
+        if (multiplies_bf16_pairs()) {
+          differentiate_window_bf16(window(at), slopes, next, dy_of(after));
+          continue;
+        }
       HEARTH_ISA_CALL(differentiate_window<T>, window(at), slopes, next, dy_of(after));
     }
   });
@@ -461,6 +438,8 @@ void window_attention(cpu::Stream&, const WindowAttentionArguments& a, const Ten
     each_piece(all, windows.grain(), [&](std::int64_t piece) {
       const Window<T> next = window(std::min(piece + 1, all - 1));
       T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
+      if constexpr (std::is_same_v<T, bf16>)
+        if (multiplies_bf16_pairs()) return attend_window_bf16(window(piece), next, into);
       HEARTH_ISA_CALL(attend_window<T>, window(piece), next, into);
     });
   });

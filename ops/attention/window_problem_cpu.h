@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/cpu/vector_math.h"
 #include "core/half.h"
 #include "ops/attention/window_attention.h"
 #include "ops/pointwise/dropout_strip.h"
@@ -36,5 +37,39 @@ struct WindowSlopes {
 
 /// Tokens of a window in arrays of tokens: whole blocks of queries for every instruction set.
 inline std::int64_t padded_tokens(const WindowGrid& grid) { return (grid.tokens() + 63) / 64 * 64; }
+
+/// Asks ahead for the rows of tokens that will be read, or written (`for_writing`): rows of a head are too short and
+/// lie too far apart for the processor to foresee them. Always inline: GCC drops calls of functions that do nothing but
+/// this.
+template <int for_writing, class T>
+HEARTH_ALWAYS_INLINE void fetch_rows(const T* x, std::int64_t step, const std::int64_t* pixels, std::int64_t count,
+                                     std::int64_t width) {
+  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t t = 0; t < count; ++t) {
+    if (pixels[t] < 0) continue;
+    const T* const row = x + pixels[t] * step;
+    for (std::int64_t d = 0; d < width; d += line) __builtin_prefetch(row + d, for_writing, 2);
+  }
+}
+
+/// q (part 0), k or v of a window that comes soon.
+template <class T>
+HEARTH_ALWAYS_INLINE void fetch_part(const Window<T>& w, int part) {
+  fetch_rows<0>(w.qkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
+}
+
+/// The sums of rows [count], `pitch` apart, behind the image are added to sums [width].
+template <class P>
+void add_padding(const P* rows, std::int64_t pitch, const std::int64_t* pixels, std::int64_t count, std::int64_t width,
+                 P* sums) {
+  for (std::int64_t t = 0; t < count; ++t)
+    if (pixels[t] < 0)
+      for (std::int64_t d = 0; d < width; ++d) sums[d] += rows[t * pitch + d];
+}
+
+/// attend_window() and differentiate_window() of window_attention_cpu.cpp where multiplies_bf16_pairs().
+void attend_window_bf16(const Window<bf16>& w, const Window<bf16>& next, bf16* y);
+void differentiate_window_bf16(const Window<bf16>& w, const WindowSlopes<bf16>& g, const Window<bf16>& next,
+                               const bf16* next_dy);
 
 }  // namespace hearth::kernels

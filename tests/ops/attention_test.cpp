@@ -335,6 +335,23 @@ TEST(Attention, NotANumberComesThroughWhereItIsSeen) {
     }
 }
 
+// Memory that held what is not a number is not read as if it were written.
+TEST(Attention, NotANumberLeavesNothingBehind) {
+  const Case c{1, 37, 69, 1, 20};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double dropped : {0.0, 0.3}) {
+      const auto run = [&](bool breaks) {
+        return run_all(c, dtype, {}, [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+          const Tensor bad = Tensor::full(v.shape(), std::numeric_limits<double>::quiet_NaN(), dtype);
+          return attention(q, breaks ? bad : k, breaks ? bad : v, {.dropout = dropped});
+        });
+      };
+      const auto before = run(false), broken = run(true), after = run(false);
+      for (const double value : broken[0].to_doubles()) EXPECT_TRUE(std::isnan(value));
+      for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].to_doubles(), after[i].to_doubles());
+    }
+}
+
 OP_TEST(AttentionOfHiddenRows) {
   const double hidden = -std::numeric_limits<double>::infinity();
   std::vector<double> bias(3 * 5, hidden);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "autograd/backward.h"
@@ -10,6 +11,7 @@
 #include "autograd/grad_state.h"
 #include "ops/candidates.h"
 #include "ops/index/index.h"
+#include "ops/matmul/amx.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/operators.h"
@@ -263,6 +265,48 @@ OP_TEST(WindowAttentionDropout) {
   if (size_of(site_dtype()) != 2) return;
   check_dropout({1, 12, 13, 1, 8, 12, 6, true}, 0.3);
   check_dropout({1, 10, 9, 1, 40, 9, 4, true}, 0.3);
+}
+
+// A weight of 0.7 is 0.69921875 in bf16: 1 - 0.7 * 1.4296875 is negative, and positive where weights are rounded for
+// the processor's products.
+TEST(WindowAttention, RoundsWeightsWhereTheProcessorMultipliesBf16) {
+  std::vector<double> qkv(4 * 9), table(9);
+  for (const std::size_t channel : {6, 8}) {
+    qkv[channel] = 1;
+    qkv[9 + channel] = -1.4296875;
+  }
+  table[3] = std::log(0.7);  // of the first token to the second
+  const std::vector<double> y =
+      window_attention(Tensor::of<double>({1, 2, 2, 9}, qkv).to(DType::bf16),
+                       Tensor::of<double>({9, 1}, table).to(DType::f32), {.heads = 1, .window = 2})
+          .to_doubles();
+  for (const std::size_t channel : {0, 2}) {
+    EXPECT_EQ(y[channel] > 0, cpu::amx::has_bf16_vectors()) << y[channel];
+    EXPECT_NEAR(y[channel], 0, 1e-3);
+  }
+}
+
+// Not a number comes through where it is seen, and memory that held it is not read as if it were written.
+TEST(WindowAttention, NotANumberStaysInItsWindow) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double dropped : {0.0, 0.3}) {
+      const Case c{1, 14, 14, 1, 8, 7, 0}, larger{1, 8, 8, 1, 8, 8, 0};
+      const auto run = [&](const Case& of, double factor) {
+        return run_all(of, dtype, {}, [&](const Tensor& qkv, const Tensor& table, const Tensor& behind) {
+          return window_attention(qkv * factor, table, of.options(behind, dropped));
+        });
+      };
+      const auto before = run(c, 1), broken = run(larger, std::numeric_limits<double>::quiet_NaN()), after = run(c, 1);
+      for (const double value : broken[0].to_doubles()) EXPECT_TRUE(std::isnan(value));
+      for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].to_doubles(), after[i].to_doubles());
+      std::vector<double> values(14 * 14 * 24);
+      values[15 * 24 + 9] = std::numeric_limits<double>::quiet_NaN();  // of a key
+      const Tensor qkv = Tensor::of<double>(c.qkv(), values).to(dtype);
+      const std::vector<double> y =
+          window_attention(qkv, Tensor::zeros(c.table()), c.options({}, dropped)).to_doubles();
+      for (std::int64_t pixel = 0; pixel < 14 * 14; ++pixel)
+        EXPECT_EQ(std::isnan(y[static_cast<std::size_t>(pixel * 8)]), pixel / 14 < 7 && pixel % 14 < 7) << pixel;
+    }
 }
 
 // The table and the padding are added to sums in f32.
