@@ -48,7 +48,7 @@ HEARTH_ALWAYS_INLINE void fetch_rows(const T* x, std::int64_t step, const std::i
   for (std::int64_t t = 0; t < count; ++t) {
     if (pixels[t] < 0) continue;
     const T* const row = x + pixels[t] * step;
-    for (std::int64_t d = 0; d < width; d += line) __builtin_prefetch(row + d, for_writing, 2);
+    for (std::int64_t d = 0; d < width; d += line) __builtin_prefetch(row + d, for_writing, 3);
   }
 }
 
