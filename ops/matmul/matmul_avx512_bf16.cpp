@@ -112,44 +112,38 @@ template <class T>
       to[i] = _mm512_setzero_si512();
 }
 
-/// 32 terms, `step` apart, of 32 lines that run across: pairs of terms of lines 0 to 15 and of lines 16 to 31; zeros
-/// for what is beyond `lines` and `terms`.
+/// Terms, `step` apart, of lines that run across become panels [pairs][32], `panel_step` words apart. Stored rows are
+/// walked two at a time, as memory is fastest.
 template <class T>
-[[gnu::always_inline]] inline void load_pairs(const T* from, std::int64_t step, std::int64_t lines, std::int64_t terms,
-                                              __m512i (&low)[16], __m512i (&high)[16]) {
-  const auto load = [&](int i, std::int64_t count, bool both) {
-    const T* const first = from + 2 * i * step;
-    // What comes soon.
-    __builtin_prefetch(first + 32 * step);
-    __builtin_prefetch(first + 33 * step);
-    interleave(load_run(first, count), both ? load_run(first + step, count) : _mm512_setzero_si512(), low[i], high[i]);
-  };
-  if (lines >= 32 && terms >= 32) {
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) load(i, 32, true);
-    return;
+void pack_across(const T* from, std::int64_t step, std::int64_t lines, std::int64_t terms, std::uint32_t* to,
+                 std::int64_t panel_step) {
+  constexpr std::int64_t ahead = 32;  // rows that come soon
+  for (std::int64_t t = 0; t < terms; t += 2, from += 2 * step, to += panel) {
+    const bool both = t + 1 < terms;
+    std::uint32_t* pairs = to;
+    for (std::int64_t line = 0; line < lines; line += panel, pairs += panel_step) {
+      const T *const first = from + line, *const second = first + step;
+      const std::int64_t count = std::min(panel, lines - line);
+      __builtin_prefetch(first + ahead * step);
+      __builtin_prefetch(second + ahead * step);
+      __m512i low, high;
+      interleave(load_run(first, count), both ? load_run(second, count) : _mm512_setzero_si512(), low, high);
+      _mm512_store_si512(pairs, low);
+      _mm512_store_si512(pairs + 16, high);
+    }
   }
-  for (int i = 0; i < 16; ++i)
-    if (2 * i < terms)
-      load(i, lines, 2 * i + 1 < terms);
-    else
-      low[i] = high[i] = _mm512_setzero_si512();
 }
 
+/// Terms of at most 32 lines, `step` apart, that run along become a panel.
 template <class T>
-void pack_panel(const T* x, std::int64_t outer, std::int64_t inner, std::int64_t lines, std::int64_t terms,
-                std::uint32_t* to) {
+void pack_along(const T* from, std::int64_t step, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
   __m512i low[16], high[16];
-  for (std::int64_t t = 0; t < terms; t += 32, x += 32 * inner, to += 16 * panel) {
+  for (std::int64_t t = 0; t < terms; t += 32, from += 32, to += 16 * panel) {
     const std::int64_t left = std::min<std::int64_t>(32, terms - t);
-    if (inner == 1) {
-      load_lines(x, outer, lines, left, low);
-      load_lines(x + 16 * outer, outer, lines - 16, left, high);
-      transpose_rows(low);
-      transpose_rows(high);
-    } else {
-      load_pairs(x, inner, lines, left, low, high);
-    }
+    load_lines(from, step, lines, left, low);
+    load_lines(from + 16 * step, step, lines - 16, left, high);
+    transpose_rows(low);
+    transpose_rows(high);
     for (std::int64_t i = 0; i < (left + 1) / 2; ++i) {
       _mm512_store_si512(to + i * panel, low[i]);
       _mm512_store_si512(to + i * panel + 16, high[i]);
@@ -271,28 +265,42 @@ constexpr auto kernels = make_kernels<dense>(std::make_index_sequence<max_rows>(
     for (std::int64_t t = 0; t < terms; t += 32) __builtin_prefetch(of.data + i * of.row_step + t);
 }
 
-/// Rows by one panel, in tiles of like heights; `first` says that the rows have not been read before.
+/// Panels of B, `step` words apart.
+struct Panels {
+  const std::uint32_t* data;
+  std::int64_t step, columns;
+};
+
+/// Rows by panels, in tiles of like heights; `first` says that the rows have not been read before.
 template <bool dense>
-void multiply_rows(Rows a, std::int64_t rows, const std::uint32_t* b, std::int64_t pairs, bool first,
-                   const Results& results) {
+void multiply_rows(Rows a, std::int64_t rows, const Panels& b, std::int64_t pairs, bool first, const Results& results) {
   const std::int64_t tiles = ceil_div(rows, max_rows);
   std::int64_t row = 0;
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
     const std::int64_t end = tile * rows / tiles, next = std::min(rows, (tile + 1) * rows / tiles);
-    fetch_results(results.shifted(end, 0), next - end);
     if (first && !dense) fetch_rows({a.data + end * a.row_step, a.row_step}, next - end, 2 * pairs);
-    kernels<dense>[static_cast<std::size_t>(end - row - 1)]({a.data + row * a.row_step, a.row_step}, b, pairs,
-                                                            results.shifted(row, 0));
+    if (!dense) fetch_results(results.shifted(end, 0), next - end);
+    const std::uint32_t* panel_of = b.data;
+    for (std::int64_t j = 0; j < b.columns; j += panel, panel_of += b.step) {
+      if (dense && j + panel < b.columns) fetch_results(results.shifted(row, j + panel), end - row);
+      kernels<dense>[static_cast<std::size_t>(end - row - 1)]({a.data + row * a.row_step, a.row_step}, panel_of, pairs,
+                                                              results.shifted(row, j));
+    }
     row = end;
   }
 }
 
-/// `terms` terms of at most 32 lines become [pairs][32].
-void pack(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
-  if (x.is_f32)
-    pack_panel(static_cast<const float*>(x.data), x.outer, x.inner, lines, terms, to);
-  else
-    pack_panel(static_cast<const bf16*>(x.data), x.outer, x.inner, lines, terms, to);
+/// Words of a panel.
+std::int64_t panel_step(std::int64_t terms) { return (terms + 1) / 2 * panel; }
+
+/// Terms of lines become panels of `step` words.
+void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to, std::int64_t step) {
+  const auto pack = [&](const auto* from) {
+    if (!x.along()) return pack_across(from, x.inner, lines, terms, to, step);
+    for (std::int64_t line = 0; line < lines; line += panel, to += step)
+      pack_along(from + line * x.outer, x.outer, std::min(panel, lines - line), terms, to);
+  };
+  x.is_f32 ? pack(static_cast<const float*>(x.data)) : pack(static_cast<const bf16*>(x.data));
 }
 
 /// How a product is cut.
@@ -376,8 +384,6 @@ class Product {
     packs_b_once_ = p_.batch == 1 && down_ > 1;
   }
 
-  static std::int64_t panel_step(std::int64_t terms) { return (terms + 1) / 2 * panel; }
-
   /// All panels: chunk by chunk of each share, [panels][pairs][32].
   const std::uint32_t* pack_b(Scratch& scratch) const {
     const std::int64_t panels = ceil_div(p_.n, panel), chunks = ceil_div(terms_, chunk_);
@@ -390,10 +396,11 @@ class Product {
       const std::int64_t terms = terms_of_chunk(k);
       std::uint32_t* const chunk = to + panels * panel_step(k);
       if (b_.along())
-        pack(b_.shifted(piece * panel, k), std::min(panel, p_.n - piece * panel), terms,
-             chunk + piece * panel_step(terms));
+        pack_panels(b_.shifted(piece * panel, k), std::min(panel, p_.n - piece * panel), terms,
+                    chunk + piece * panel_step(terms), panel_step(terms));
       else if (piece * run < terms)
-        pack_across(b_.shifted(0, k), p_.n, {piece * run, std::min(run, terms - piece * run)}, terms, chunk);
+        pack_panels(b_.shifted(0, k + piece * run), p_.n, std::min(run, terms - piece * run),
+                    chunk + panel_step(piece * run), panel_step(terms));
     });
     return to;
   }
@@ -401,18 +408,6 @@ class Product {
   /// Of the chunk that begins with term k.
   std::int64_t terms_of_chunk(std::int64_t k) const {
     return std::max<std::int64_t>(0, std::min({chunk_, terms_ - k % terms_, p_.k - k}));
-  }
-
-  /// Some terms of lines that run across.
-  static void pack_across(const Operand& x, std::int64_t lines, Range which, std::int64_t terms, std::uint32_t* to) {
-    for (std::int64_t line = 0; line < lines; line += panel)
-      pack(x.shifted(line, which.begin), std::min(panel, lines - line), which.size,
-           to + line / panel * panel_step(terms) + panel_step(which.begin));
-  }
-
-  static void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to) {
-    const std::int64_t run = x.along() ? terms : 32;
-    for (std::int64_t t = 0; t < terms; t += run) pack_across(x, lines, {t, std::min(run, terms - t)}, terms, to);
   }
 
   void run_block(const Operand& a, const Operand& b, const std::uint32_t* all_panels, Range rows, Range columns,
@@ -431,8 +426,8 @@ class Product {
       const std::int64_t terms = terms_of_chunk(k);
       const bool is_first = k == sum.begin, is_last = k + terms == sum.begin + sum.size;
       if (packs_a_) pack_rows(a.shifted(0, k), rows.size, terms, a_rows, a_step);
-      if (a_panels != nullptr) pack_panels(a.shifted(0, k), rows.size, terms, a_panels);
-      if (own != nullptr) pack_panels(b.shifted(0, k), columns.size, terms, own);
+      if (a_panels != nullptr) pack_panels(a.shifted(0, k), rows.size, terms, a_panels, panel_step(terms));
+      if (own != nullptr) pack_panels(b.shifted(0, k), columns.size, terms, own, panel_step(terms));
       const std::uint32_t* b_panel = own != nullptr ? own
                                                     : all_panels + ceil_div(p_.n, panel) * panel_step(k) +
                                                           columns.begin / panel * panel_step(terms);
@@ -445,14 +440,18 @@ class Product {
       if (keeps_sums && is_last) to.before = sums, to.before_step = columns.size;
       const auto* const in_place = static_cast<const bf16*>(a.shifted(0, k).data);
       const std::int64_t step = panel_step(terms), pairs = (terms + 1) / 2;
-      for (std::int64_t j = 0; j < columns.size; j += panel, b_panel += step) {
-        const Results of_panel = to.shifted(0, j);
+      // Rows in place pass by one panel at a time, which stays in L1; those of a copy by as many as stay in L2.
+      constexpr std::int64_t words_of_l2 = 1 << 17;
+      const std::int64_t width = a_panels == nullptr ? panel : std::max<std::int64_t>(1, words_of_l2 / step) * panel;
+      for (std::int64_t j = 0; j < columns.size; j += width, b_panel += width / panel * step) {
+        const Panels panels_of{b_panel, step, std::min(width, columns.size - j)};
+        const Results of_panels = to.shifted(0, j);
         if (a_panels == nullptr)
-          multiply_rows<false>(packs_a_ ? Rows{a_rows, a_step} : Rows{in_place, a.outer}, rows.size, b_panel, pairs,
-                               j == 0, of_panel);
+          multiply_rows<false>(packs_a_ ? Rows{a_rows, a_step} : Rows{in_place, a.outer}, rows.size, panels_of, pairs,
+                               j == 0, of_panels);
         for (std::int64_t i = 0; a_panels != nullptr && i < rows.size; i += panel)
           multiply_rows<true>({reinterpret_cast<const bf16*>(a_panels + i / panel * step), 2},
-                              std::min(panel, rows.size - i), b_panel, pairs, false, of_panel.shifted(i, 0));
+                              std::min(panel, rows.size - i), panels_of, pairs, false, of_panels.shifted(i, 0));
       }
     }
   }
