@@ -3,11 +3,10 @@
 // values.
 // Reference: gemm.cpp, with operands rounded to bf16 where one of them is.
 //
-// B is copied into panels of 32 columns, [pairs of k][32][2], once for all tasks where there are several. Rows of A
-// that run along k are read where they are, a pair for all columns at a time; other rows, and f32 ones, are copied so.
-// A task is a block of C: for each chunk of k and each panel of B, which stays in the nearest cache, register tiles of
-// 12 rows by 32 columns. Chunks and blocks depend on the shape alone, so the bits do not depend on the number of
-// threads.
+// B is copied into panels of 32 columns, [pairs of k][32][2], once for all tasks where there are several; an A that is
+// stored transposed likewise, by 32 rows. Other rows of A are read where they are, a pair for all columns at a time;
+// those of f32 are copied first. A task is a block of C: for each chunk of k, register tiles of up to 12 rows by 32
+// columns. Chunks and shares of the sum depend on the shape alone, so the bits do not depend on the number of threads.
 #include "ops/matmul/matmul_avx512_bf16.h"
 
 #include <algorithm>
@@ -349,7 +348,7 @@ class Product {
   }
 
   void cut() {
-    constexpr std::int64_t wanted = 8, least_columns = 2 * panel;
+    constexpr std::int64_t wanted = 8, least_columns = 2 * panel;  // wanted: tasks
     // Limits of blocks are multiples of the step, so that no block is larger.
     const std::int64_t step = turns_a_ ? panel : max_rows, least_rows = 64 / step * step;
     const auto even = [](std::int64_t size, std::int64_t most, std::int64_t of) {
@@ -371,13 +370,17 @@ class Product {
     constexpr std::int64_t least_terms = 1024;
     const bool is_small = p_.batch == 1 && p_.m * p_.n <= 1 << 17;
     const std::int64_t most_shares = is_small ? std::max<std::int64_t>(1, p_.k / least_terms) : 1;
-    while (count() * most_shares < wanted && (rows_ > least_rows || columns_ > least_columns)) {
-      if (rows_ > least_rows && (rows_ >= columns_ || columns_ <= least_columns))
-        most_m = std::max(least_rows, rows_ / 2 / step * step);
-      else
-        most_n = std::max(least_columns, columns_ / 2 / panel * panel);
-    }
+    const auto shrink = [&](std::int64_t shares, std::int64_t tasks) {
+      while (count() * shares < tasks && (rows_ > least_rows || columns_ > least_columns)) {
+        if (rows_ > least_rows && (rows_ >= columns_ || columns_ <= least_columns))
+          most_m = std::max(least_rows, rows_ / 2 / step * step);
+        else
+          most_n = std::max(least_columns, columns_ / 2 / panel * panel);
+      }
+    };
+    shrink(most_shares, wanted);
     shares_ = std::clamp<std::int64_t>(ceil_div(wanted, count()), 1, most_shares);
+    shrink(shares_, 4 * threads());
     terms_ = round_up(ceil_div(p_.k, shares_), 32);
     shares_ = ceil_div(p_.k, terms_);
     chunk_ = even(terms_, most_chunk, 32);
