@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "ops/norm/add_layer_norm.h"
 #include "ops/norm/layer_norm_cpu.h"
 #include "ops/pointwise/sample_words.h"
@@ -16,6 +16,7 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
 #include "ops/norm/layer_norm_cpu.inc"
 
 /// f(first element, count, factors) over elements [begin, begin + count) in runs that share their random words.
@@ -46,6 +47,12 @@ void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropou
     const P stays = path.of_row(r);
     if (stays == P(0)) {
       std::copy_n(x + r * cols, cols, sum + r * cols);
+    } else if (dropout.threshold == 0) {
+      const std::int64_t row = r * cols;
+      std::int64_t c = fill_lanes(sum + row, cols, [&](std::int64_t at) {
+        return load_lanes(x + row + at) + load_lanes(f + row + at) * stays;
+      });
+      for (; c < cols; ++c) cpu::store(sum + row + c, cpu::load(x + row + c) + cpu::load(f + row + c) * stays);
     } else {
       each_run(dropout, r * cols, cols, [=](std::int64_t at, std::int64_t count, const P* factors) {
 #pragma omp simd
@@ -61,7 +68,7 @@ void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropou
 template <class T, class F>
 struct SumGradient {
   using P = acc_t<T>;
-  const T* others;  ///< null: none
+  const T* added;  ///< null: nothing is
   T* d_sum;
   F* df;  ///< null: not wanted
   DropoutFactors<P> dropout;
@@ -69,9 +76,9 @@ struct SumGradient {
   std::int64_t begin;  ///< the row that the pass calls 0
   std::int64_t cols;
 
-  HEARTH_ALWAYS_INLINE void store(std::int64_t r, std::int64_t c, P value) const {
-    const std::int64_t at = (begin + r) * cols + c;
-    cpu::store(d_sum + at, others == nullptr ? value : value + cpu::load(others + at));
+  HEARTH_ALWAYS_INLINE T* into(std::int64_t r) const { return d_sum + (begin + r) * cols; }
+  HEARTH_ALWAYS_INLINE const T* others(std::int64_t r) const {
+    return added == nullptr ? nullptr : added + (begin + r) * cols;
   }
   HEARTH_ALWAYS_INLINE void finish(std::int64_t r, std::int64_t) const {
     if (df == nullptr) return;
@@ -79,6 +86,13 @@ struct SumGradient {
     const P stays = path.of_row(row);
     if (stays == P(0)) {
       std::fill_n(df + row * cols, cols, F(0.0f));
+      return;
+    }
+    if (dropout.threshold == 0) {
+      const T* const from = d_sum + row * cols;
+      F* const to = df + row * cols;
+      std::int64_t c = fill_lanes(to, cols, [&](std::int64_t at) { return load_lanes(from + at) * stays; });
+      for (; c < cols; ++c) cpu::store(to + c, cpu::load(from + c) * stays);
       return;
     }
     each_run(dropout, row * cols, cols,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/layer_norm_cpu.h"
 #include "ops/norm/parameter.h"
@@ -16,6 +16,7 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
 #include "ops/norm/layer_norm_cpu.inc"
 
 template <class T, class D, class P>
@@ -29,9 +30,8 @@ template <class T>
 struct StoredGradient {
   T* dx;
   std::int64_t cols;
-  HEARTH_ALWAYS_INLINE void store(std::int64_t r, std::int64_t c, acc_t<T> value) const {
-    cpu::store(dx + r * cols + c, value);
-  }
+  HEARTH_ALWAYS_INLINE T* into(std::int64_t r) const { return dx + r * cols; }
+  HEARTH_ALWAYS_INLINE const T* others(std::int64_t) const { return nullptr; }
   HEARTH_ALWAYS_INLINE void finish(std::int64_t, std::int64_t) const {}
 };
 

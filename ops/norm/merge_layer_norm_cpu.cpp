@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "ops/norm/layer_norm_cpu.h"
 #include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/merged_rows.h"
@@ -18,6 +18,7 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
 #include "ops/norm/layer_norm_cpu.inc"
 
 /// Rows from number `begin` on, one at a time in `held`, of 4 * channels values. All pointers are to element 0.
@@ -40,7 +41,8 @@ struct GatheredRows {
     }
     return held;
   }
-  HEARTH_ALWAYS_INLINE void store(std::int64_t, std::int64_t c, acc_t<T> value) const { cpu::store(held + c, value); }
+  HEARTH_ALWAYS_INLINE T* into(std::int64_t) const { return held; }
+  HEARTH_ALWAYS_INLINE const T* others(std::int64_t) const { return nullptr; }
   HEARTH_ALWAYS_INLINE void finish(std::int64_t r, std::int64_t) const {
     const MergedRows::Corner corner = merged.corner(begin + r);
     for (std::int64_t c = 0; c < 4 * merged.channels; c += merged.channels) {
