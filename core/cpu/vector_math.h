@@ -64,6 +64,14 @@ HEARTH_ALWAYS_INLINE float exp(float x) {
   return (parts.fraction * scale + scale) * detail::power_of_two(parts.n_bits - half);
 }
 
+HEARTH_ALWAYS_INLINE double exp_of_negative(double x) { return std::exp(x); }
+/// e^x for x <= 0, or NaN. 0 where f32 would be subnormal.
+HEARTH_ALWAYS_INLINE float exp_of_negative(float x) {
+  const detail::ExpParts parts = detail::split_exp(x);
+  const float power = detail::power_of_two(parts.n_bits);
+  return x < -87.0f ? 0.0f : parts.fraction * power + power;
+}
+
 /// e^x - 1, exact near 0. -1 below -17, infinity above 88.
 HEARTH_ALWAYS_INLINE float expm1(float x) {
   float clamped = x > 89.0f ? 89.0f : x;

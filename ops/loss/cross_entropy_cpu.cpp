@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "ops/loss/cross_entropy.h"
 
@@ -21,18 +21,29 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
+
 // The largest element of a row, and the logarithm of the sum of exp(x - largest).
 template <class T, class P>
 void log_sum_exp(const T* x, std::int64_t cols, P& max_out, P& log_sum_out) {
-  P most = -std::numeric_limits<P>::infinity();
-#pragma omp simd reduction(max : most)
-  for (std::int64_t c = 0; c < cols; ++c) {
-    const P value = cpu::load(x + c);
+  constexpr P lowest = -std::numeric_limits<P>::infinity();
+  using Vector = typename Lanes<P>::Vector;
+  const Vector start = Vector{} + lowest;
+  Vector tops[4] = {start, start, start, start};
+  std::int64_t i = over_lanes<P>(cols, [&](std::int64_t at, int k) {
+    const Vector value = load_lanes(x + at);
+    tops[k] = value > tops[k] ? value : tops[k];
+  });
+  P most = lowest;
+  for (const Vector& top : tops)
+    for (std::int64_t lane = 0; lane < Lanes<P>::count; ++lane) most = top[lane] > most ? top[lane] : most;
+  for (; i < cols; ++i) {
+    const P value = cpu::load(x + i);
     most = value > most ? value : most;
   }
   P sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < cols; ++c) sum += cpu::math::exp(cpu::load(x + c) - most);
+  for (std::int64_t c = 0; c < cols; ++c) sum += cpu::math::exp_of_negative(cpu::load(x + c) - most);
   max_out = most;
   log_sum_out = static_cast<P>(std::log(static_cast<double>(sum)));
 }
@@ -70,10 +81,10 @@ void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, 
       continue;
     }
     const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * row_weight);
-    const P at_label = cpu::math::exp((cpu::load(x + labels[r]) - top) - log_total);
+    const P at_label = cpu::math::exp_of_negative((cpu::load(x + labels[r]) - top) - log_total);
 #pragma omp simd
     for (std::int64_t c = 0; c < cols; ++c)
-      cpu::store(dx + c, (cpu::math::exp((cpu::load(x + c) - top) - log_total) - even) * factor);
+      cpu::store(dx + c, (cpu::math::exp_of_negative((cpu::load(x + c) - top) - log_total) - even) * factor);
     cpu::store(dx + labels[r], (at_label - even - (P(1) - smoothing)) * factor);
   }
 }
@@ -108,7 +119,7 @@ void target_gradients(const T* x, const P* targets, std::int64_t rows, std::int6
     for (std::int64_t c = 0; c < cols; ++c) total += kept * targets[c] + even;
 #pragma omp simd
     for (std::int64_t c = 0; c < cols; ++c) {
-      const P p = cpu::math::exp((cpu::load(x + c) - top) - log_total);
+      const P p = cpu::math::exp_of_negative((cpu::load(x + c) - top) - log_total);
       cpu::store(dx + c, (p * total - (kept * targets[c] + even)) * factor);
     }
   }

@@ -48,6 +48,16 @@ TEST(VectorMath, ExpIsWithinTwoUnits) {
   EXPECT_LE(worst.ulps, 2.0) << "at " << worst.at;
 }
 
+TEST(VectorMath, ExpOfNegativeIsWithinTwoUnitsOrZero) {
+  const auto ours = [](float x) { return math::exp_of_negative(x); };
+  const Worst worst = worst_over(
+      ours, [](double x) { return std::exp(x); }, -87, 0);
+  EXPECT_LE(worst.ulps, 2.0) << "at " << worst.at;
+  EXPECT_EQ(ours(0.0f), 1.0f);
+  for (const float x : {-87.01f, -1e3f, -3e38f, -inf}) EXPECT_EQ(ours(x), 0.0f) << x;
+  EXPECT_TRUE(std::isnan(ours(nan)));
+}
+
 TEST(VectorMath, ExpM1IsWithinTwoUnits) {
   const auto ours = [](float x) { return math::expm1(x); };
   const Worst worst = worst_over(
