@@ -93,12 +93,19 @@ namespace {
 std::int64_t columns_of(const Tensor& y) { return y.rank() == 0 ? 1 : y.dim(-1); }
 
 struct GeluOf16Bits {
+  // 2^n 2^r, where n + r = -x^2 / (2 ln 2) and n is whole; within 2e-7. 0 where f32 would be subnormal.
   HEARTH_ALWAYS_INLINE static float falling(float x) {
-    // 0 where f32 would be subnormal.
-    const float exponent = -0.5f * x * x, clamped = exponent < -87.0f ? -87.0f : exponent;
-    const cpu::math::detail::ExpParts parts = cpu::math::detail::split_exp(clamped);
-    const float power = cpu::math::detail::power_of_two(parts.n_bits);
-    return exponent < -87.0f ? 0.0f : parts.fraction * power + power;
+    // Adding 1.5 * 2^23 rounds to an integer, which the low bits of the sum then hold.
+    const float shift = 12582912.0f;
+    const float scaled = -0.721347520f * x, shifted = scaled * x + shift, n = shifted - shift, r = scaled * x - n;
+    float p = 0.00133813021f;
+    p = p * r + 0.00966636837f;
+    p = p * r + 0.0555038117f;
+    p = p * r + 0.240223497f;
+    p = p * r + 0.693147182f;
+    p = p * r + 1.0f;
+    const std::uint32_t power = std::bit_cast<std::uint32_t>(shifted) << 23;
+    return n < -125.0f ? 0.0f : std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + power);
   }
   HEARTH_ALWAYS_INLINE static float value(float x) {
     return gelu_rounded::value(x, falling(x), 1.0f / gelu_rounded::divisor(x));

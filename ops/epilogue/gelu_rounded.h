@@ -6,13 +6,15 @@
 // around their zero at -0.75, which are right to 2e-7.
 #pragma once
 
+#include <cmath>
+
 #include "core/cpu/vector_math.h"
 
 namespace hearth::kernels::gelu_rounded {
 
 /// |x|. Further out than 16 the density is 0, which must not meet infinity.
 HEARTH_ALWAYS_INLINE float bounded(float x) {
-  const float magnitude = x < 0.0f ? -x : x;
+  const float magnitude = std::fabs(x);
   return magnitude > 16.0f ? 16.0f : magnitude;
 }
 
