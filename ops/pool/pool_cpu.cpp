@@ -6,8 +6,10 @@
 //   avg_pool2d: y = sum(x) / count;  dx += dy / count for each pixel of the window
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <vector>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "ops/pool/kernels.h"
 
@@ -54,48 +56,83 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
+
+/// Taps of a window that lie inside the image, the first of which is tap `first` at x.
+template <class T>
+struct Window {
+  const T* x;
+  std::int64_t rows, columns, first;
+};
+
+/// The first largest pixel of a window, or its first NaN, for `vectors` vectors of channels.
+template <int vectors, class T, class Tap>
+void max_channels(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) {
+  using A = acc_t<T>;
+  using Index = std::conditional_t<sizeof(A) == 8, std::int64_t, std::int32_t>;
+  constexpr std::int64_t lanes = Lanes<A>::count;
+  typename Lanes<A>::Vector best[vectors];
+  typename Lanes<Index>::Vector at[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    best[v] = typename Lanes<A>::Vector{} - std::numeric_limits<A>::infinity();
+    at[v] = typename Lanes<Index>::Vector{} + static_cast<Index>(window.first);
+  }
+  for (std::int64_t i = 0; i < window.rows; ++i) {
+    for (std::int64_t j = 0; j < window.columns; ++j) {
+      const T* const pixel = window.x + (i * s.w + j) * s.c;
+      const auto tap = static_cast<Index>(window.first + i * s.kernel_w + j);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        const auto value = load_lanes(pixel + v * lanes);
+        const auto kept = (value <= best[v]) | (best[v] != best[v]);
+        best[v] = kept ? best[v] : value;
+        at[v] = kept ? at[v] : typename Lanes<Index>::Vector{} + tap;
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) store_lanes(y + v * lanes, best[v]);
+  if (taps == nullptr) return;
+  alignas(64) Index chosen[vectors * lanes];
+  std::memcpy(chosen, at, sizeof(chosen));
+#pragma omp simd
+  for (std::int64_t c = 0; c < vectors * lanes; ++c) taps[c] = static_cast<Tap>(chosen[c]);
+}
+
+/// The same for one channel.
+template <class T, class Tap>
+void max_channel(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) {
+  auto best = -std::numeric_limits<acc_t<T>>::infinity();
+  std::int64_t at = window.first;
+  for (std::int64_t i = 0; i < window.rows; ++i) {
+    for (std::int64_t j = 0; j < window.columns; ++j) {
+      const acc_t<T> value = cpu::load(window.x + (i * s.w + j) * s.c);
+      if (value <= best || best != best) continue;
+      best = value;
+      at = window.first + i * s.kernel_w + j;
+    }
+  }
+  cpu::store(y, best);
+  if (taps != nullptr) *taps = static_cast<Tap>(at);
+}
+
 /// Row p of the result of one image: y [Q, C] and, unless null, the taps.
 template <class T, class Tap>
 void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps) {
-  using A = acc_t<T>;
+  constexpr std::int64_t lanes = Lanes<acc_t<T>>::count;
   const Range r = taps_inside(p, s.stride_h, s.pad_h, s.kernel_h, s.h);
-  for (std::int64_t q = 0; q < s.q; ++q) {
+  for (std::int64_t q = 0; q < s.q; ++q, y += s.c) {
     const Range t = taps_inside(q, s.stride_w, s.pad_w, s.kernel_w, s.w);
-    for (std::int64_t c0 = 0; c0 < s.c; c0 += channel_block) {
-      const std::int64_t width = std::min(channel_block, s.c - c0);
-      alignas(64) A best[channel_block];
-      alignas(64) std::int32_t at[channel_block];
-      bool first = true;
-      for (std::int64_t i = r.first; i < r.last; ++i) {
-        for (std::int64_t j = t.first; j < t.last; ++j) {
-          const T* pixel = image + ((p * s.stride_h - s.pad_h + i) * s.w + q * s.stride_w - s.pad_w + j) * s.c + c0;
-          const std::int32_t tap = static_cast<std::int32_t>(i * s.kernel_w + j);
-          if (first) {
-#pragma omp simd
-            for (std::int64_t c = 0; c < width; ++c) {
-              best[c] = cpu::load(pixel + c);
-              at[c] = tap;
-            }
-            first = false;
-            continue;
-          }
-#pragma omp simd
-          for (std::int64_t c = 0; c < width; ++c) {
-            const A value = cpu::load(pixel + c);
-            const bool better = ((value > best[c]) | (value != value)) & (best[c] == best[c]);
-            best[c] = better ? value : best[c];
-            at[c] = better ? tap : at[c];
-          }
-        }
-      }
-      T* result = y + q * s.c + c0;
-#pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) cpu::store(result + c, best[c]);
-      if (taps == nullptr) continue;
-      Tap* kept = taps + q * s.c + c0;
-#pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) kept[c] = static_cast<Tap>(at[c]);
-    }
+    const std::int64_t row = p * s.stride_h - s.pad_h + r.first, column = q * s.stride_w - s.pad_w + t.first;
+    Window<T> window{image + (row * s.w + column) * s.c, r.last - r.first, t.last - t.first,
+                     r.first * s.kernel_w + t.first};
+    Tap* const kept = taps == nullptr ? nullptr : taps + q * s.c;
+    const auto tap_at = [&](std::int64_t c) { return kept == nullptr ? nullptr : kept + c; };
+    std::int64_t c = 0;
+    for (; c + 4 * lanes <= s.c; c += 4 * lanes, window.x += 4 * lanes) max_channels<4>(s, window, y + c, tap_at(c));
+    for (; c + lanes <= s.c; c += lanes, window.x += lanes) max_channels<1>(s, window, y + c, tap_at(c));
+    for (; c < s.c; ++c, ++window.x) max_channel(s, window, y + c, tap_at(c));
   }
 }
 
@@ -123,11 +160,10 @@ void add_windows(const WindowOver<T, Tap>* windows, std::int64_t channels, T* dx
   }
 }
 
-/// f(window) for the windows over pixel (row, x).
+/// f(window) for the windows over pixel (row, x), which are `ps` and `qs`.
 template <class T, class Tap, class F>
-void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, F&& f) {
-  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
-  const Range qs = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
+void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Range& ps, const Range& qs,
+                   const Tap* taps, const T* dy, F&& f) {
   for (std::int64_t p = ps.first; p < ps.last; ++p) {
     for (std::int64_t q = qs.first; q < qs.last; ++q) {
       const std::int64_t at = (p * s.q + q) * s.c;
@@ -139,13 +175,14 @@ void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const T
 
 /// dx [C] of pixel (row, x) under any number of windows.
 template <class T, class Tap>
-void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, T* dx) {
+void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Range& ps, const Range& qs,
+                      const Tap* taps, const T* dy, T* dx) {
   using A = acc_t<T>;
   for (std::int64_t c0 = 0; c0 < s.c; c0 += channel_block) {
     const std::int64_t width = std::min(channel_block, s.c - c0);
     alignas(64) A sum[channel_block];
     for (std::int64_t c = 0; c < width; ++c) sum[c] = A(0);
-    visit_windows(s, row, x, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
+    visit_windows(s, row, x, ps, qs, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
       const Tap* chosen = window.chosen;
       const T* gradient = window.gradient;
       const Tap tap = window.tap;
@@ -158,13 +195,14 @@ void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, cons
   }
 }
 
-/// Row `row` of dx of one image.
+/// Row `row` of dx of one image; `columns` [W] are the windows over each column.
 template <class T, class Tap>
-void max_grad_row(const PoolShape& s, std::int64_t row, const Tap* taps, const T* dy, T* dx) {
+void max_grad_row(const PoolShape& s, std::int64_t row, const Range* columns, const Tap* taps, const T* dy, T* dx) {
+  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
   for (std::int64_t x = 0; x < s.w; ++x, dx += s.c) {
     WindowOver<T, Tap> windows[4];
     int count = 0;
-    visit_windows(s, row, x, taps, dy, [&](const WindowOver<T, Tap>& window) {
+    visit_windows(s, row, x, ps, columns[x], taps, dy, [&](const WindowOver<T, Tap>& window) {
       if (count < 4) windows[count] = window;
       ++count;
     });
@@ -185,7 +223,7 @@ void max_grad_row(const PoolShape& s, std::int64_t row, const Tap* taps, const T
         add_windows<4>(windows, s.c, dx);
         break;
       default:
-        add_many_windows(s, row, x, taps, dy, dx);
+        add_many_windows(s, row, x, ps, columns[x], taps, dy, dx);
         break;
     }
   }
@@ -326,6 +364,8 @@ void max_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
 
 void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
+  std::vector<Range> columns;
+  for (std::int64_t x = 0; x < s.w; ++x) columns.push_back(windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q));
   visit_dtype("max_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
     visit_taps(taps, [&]<class Tap>() {
       const T* gradient = dy.data<T>();
@@ -333,7 +373,8 @@ void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const
       T* into = dx.data<T>();
       each_row(s.n, s.h, s.w * s.c, [&](std::int64_t n, std::int64_t row) {
         const std::int64_t at = n * s.p * s.q * s.c;
-        HEARTH_ISA_CALL(max_grad_row, s, row, chosen + at, gradient + at, into + (n * s.h + row) * s.w * s.c);
+        HEARTH_ISA_CALL(max_grad_row, s, row, columns.data(), chosen + at, gradient + at,
+                        into + (n * s.h + row) * s.w * s.c);
       });
     });
   });
