@@ -15,13 +15,14 @@ using Conv2dCandidate = Candidate<ConvProblem, Conv2dRun>;
 extern const Conv2dCandidate conv2d_matmul;
 /// bf16 on the processor's tiles (Intel AMX). The same bits for any thread pool.
 extern const Conv2dCandidate conv2d_amx;
+/// 3x3 filters by Winograd's algorithm, in f32 also of bf16, but for deterministic mode. The same bits for any thread
+/// pool.
+extern const Conv2dCandidate conv2d_winograd;
 /// The forward pass and the data gradient in bf16: own code that never multiplies the padding. The same bits for any
 /// thread pool.
 extern const Conv2dCandidate conv2d_direct_bf16;
 /// The filter gradient in bf16: own code that pairs images. The same bits for any thread pool.
 extern const Conv2dCandidate conv2d_paired_bf16;
-/// 3x3 filters in f32 by Winograd's algorithm, but for deterministic mode. The same bits for any thread pool.
-extern const Conv2dCandidate conv2d_winograd;
 /// Every pixel's taps side by side, then one product with the filters as they are stored.
 extern const Conv2dCandidate conv2d_unfolded;
 /// The library's own convolution.

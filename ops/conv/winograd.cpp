@@ -6,6 +6,7 @@
 #include "ops/conv/winograd.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"
@@ -15,9 +16,11 @@
 namespace hearth::kernels::winograd {
 namespace {
 
-// Squares that are multiplied at a time, their number even for 8 threads.
-std::int64_t block_of(std::int64_t squares) {
-  const std::int64_t blocks = round_up(ceil_div(squares, 42), 8);
+// Squares that are multiplied at a time. Where each task takes so many, what is transformed of 64 or 128 channels
+// stays in an L2 of 1 MB, and their number is even for 8 threads; else their sums are all that is to stay.
+std::int64_t block_of(std::int64_t squares, bool by_squares) {
+  if (!by_squares) return ceil_div(squares, ceil_div(squares, 56));
+  const std::int64_t blocks = round_up(ceil_div(squares, 28), 8);
   return std::max(ceil_div(squares, blocks), std::min<std::int64_t>(squares, 12));
 }
 
@@ -31,43 +34,46 @@ Planes take_planes(std::int64_t rows, std::int64_t columns, cpu::Scratch& scratc
   return {scratch.take<float>(planes * plane), row, plane};
 }
 
-const float* zeros(std::int64_t count, cpu::Scratch& scratch) {
-  float* made = scratch.take<float>(count);
-  std::fill_n(made, count, 0.0f);
+template <class T>
+const T* zeros(std::int64_t count, cpu::Scratch& scratch) {
+  T* made = scratch.take<T>(count);
+  std::fill_n(made, count, T());
   return made;
 }
 
 /// A convolution as the forward pass has it, of images to results.
+template <class T, class W>
 class Convolution {
  public:
   struct Operands {
     std::int64_t n;
     Squares from;  ///< patches of the images
     Squares to;    ///< tiles of the results
-    Filters filters;
+    Filters<W> filters;
     Finish finish;
-    const float* images;
-    float* results;
+    const T* images;
+    T* results;
   };
 
   explicit Convolution(const Operands& operands)
       : o_(operands),
         squares_(o_.n * o_.to.down * o_.to.across),
-        block_(block_of(squares_)),
+        by_squares_(squares_ > o_.filters.outputs),
+        block_(block_of(squares_, by_squares_)),
         chunks_(ceil_div(o_.filters.outputs, chunk)),
         filter_size_(FilterPanels::size_of(o_.filters.terms)) {}
 
   void run() const {
     cpu::Scratch scratch;
-    const float* outside = zeros(o_.from.channels, scratch);
-    if (squares_ > o_.filters.outputs)
+    const T* outside = zeros<T>(o_.from.channels, scratch);
+    if (by_squares_)
       run_by_squares(outside, scratch);
     else
       run_by_outputs(outside, scratch);
   }
 
  private:
-  void run_by_squares(const float* outside, cpu::Scratch& scratch) const {
+  void run_by_squares(const T* outside, cpu::Scratch& scratch) const {
     float* all = scratch.take<float>(chunks_ * filter_size_);
     const auto filters = [&](std::int64_t i) { return FilterPanels{all + i * filter_size_, o_.filters.terms}; };
     cpu::parallel_chunks(chunks_, [&](std::int64_t i) { transform_filters(o_.filters, i * chunk, filters(i)); });
@@ -79,7 +85,7 @@ class Convolution {
     });
   }
 
-  void run_by_outputs(const float* outside, cpu::Scratch& scratch) const {
+  void run_by_outputs(const T* outside, cpu::Scratch& scratch) const {
     const Planes images = take_planes(squares_, o_.from.channels, scratch);
     cpu::parallel_for(squares_, 4, [&](std::int64_t begin, std::int64_t end) {
       transform_images(o_.from, o_.images, outside, {begin, end}, images.from_row(begin));
@@ -97,19 +103,22 @@ class Convolution {
   void multiply(std::int64_t i, const Planes& images, const FilterPanels& filters, Range squares) const {
     cpu::Scratch own;
     const Planes sums = take_planes(block_, chunk, own);
-    multiply_filters(squares.size(), images, filters, sums);
+    multiply_filters({0, planes}, squares.size(), images, filters, sums);
     const Range channels{i * chunk, std::min((i + 1) * chunk, o_.filters.outputs)};
     store_results(o_.to, squares, channels, sums, o_.finish, o_.results);
   }
 
   Operands o_;
-  std::int64_t squares_, block_, chunks_, filter_size_;
+  std::int64_t squares_;
+  bool by_squares_;
+  std::int64_t block_, chunks_, filter_size_;
 };
 
 /// The gradient of the filters.
+template <class T, class W>
 class FilterGradient {
  public:
-  FilterGradient(const ConvShape& s, const float* x, const float* dy, float* dw)
+  FilterGradient(const ConvShape& s, const T* x, const T* dy, W* dw)
       : s_(s),
         from_(squares_of(s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q)),
         to_(squares_of(s.p, s.q, s.k, 0, 0, s.p, s.q)),
@@ -120,7 +129,7 @@ class FilterGradient {
 
   void run() const {
     cpu::Scratch scratch;
-    const float* outside = zeros(std::max(s_.c, s_.k), scratch);
+    const T* outside = zeros<T>(std::max(s_.c, s_.k), scratch);
     if (squares_ > s_.k)
       run_by_squares(outside, scratch);
     else
@@ -129,7 +138,7 @@ class FilterGradient {
 
  private:
   // The sums of all filters are kept, and some squares at a time are added to them.
-  void run_by_squares(const float* outside, cpu::Scratch& scratch) const {
+  void run_by_squares(const T* outside, cpu::Scratch& scratch) const {
     const std::int64_t share = std::clamp<std::int64_t>((1 << 19) / (planes * (s_.c + s_.k)), 32, 256);
     const std::int64_t most = ceil_div(squares_, ceil_div(squares_, share));
     const Planes sums = take_planes(s_.k, s_.c, scratch);
@@ -151,7 +160,7 @@ class FilterGradient {
   }
 
   // The images of all squares are kept, and some filters at a time are finished.
-  void run_by_filters(const float* outside, cpu::Scratch& scratch) const {
+  void run_by_filters(const T* outside, cpu::Scratch& scratch) const {
     constexpr std::int64_t filters = 42;
     const Planes images = take_planes(squares_, s_.c, scratch);
     cpu::parallel_for(squares_, 4, [&](std::int64_t begin, std::int64_t end) {
@@ -169,52 +178,80 @@ class FilterGradient {
   ConvShape s_;
   Squares from_, to_;
   std::int64_t squares_;
-  const float* x_;
-  const float* dy_;
-  float* dw_;
+  const T* x_;
+  const T* dy_;
+  W* dw_;
 };
 
 }  // namespace
 
-void forward(const ConvShape& s, const float* x, const float* w, const float* b, bool relu, float* y) {
-  Convolution({.n = s.n,
-               .from = squares_of(s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q),
-               .to = squares_of(s.p, s.q, s.k, 0, 0, s.p, s.q),
-               .filters = {w, 1, taps * s.c, s.c, s.c, s.k},
-               .finish = {b, relu},
-               .images = x,
-               .results = y})
+template <class T, class W>
+void forward(const ConvShape& s, const T* x, const W* w, const float* b, bool relu, T* y) {
+  Convolution<T, W>({.n = s.n,
+                     .from = squares_of(s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q),
+                     .to = squares_of(s.p, s.q, s.k, 0, 0, s.p, s.q),
+                     .filters = {w, 1, taps * s.c, s.c, s.c, s.k, std::is_same_v<T, bf16>},
+                     .finish = {b, relu},
+                     .images = x,
+                     .results = y})
       .run();
 }
 
 // The forward pass of dy, by filters turned by half a circle.
-void backward_data(const ConvShape& s, const float* dy, const float* w, float* dx) {
-  Convolution({.n = s.n,
-               .from = squares_of(s.p, s.q, s.k, 2 - s.pad_h, 2 - s.pad_w, s.h, s.w),
-               .to = squares_of(s.h, s.w, s.c, 0, 0, s.h, s.w),
-               .filters = {w + (taps - 1) * s.c, taps * s.c, 1, -s.c, s.k, s.c},
-               .finish = {},
-               .images = dy,
-               .results = dx})
+template <class T, class W>
+void backward_data(const ConvShape& s, const T* dy, const W* w, T* dx) {
+  Convolution<T, W>({.n = s.n,
+                     .from = squares_of(s.p, s.q, s.k, 2 - s.pad_h, 2 - s.pad_w, s.h, s.w),
+                     .to = squares_of(s.h, s.w, s.c, 0, 0, s.h, s.w),
+                     .filters = {w + (taps - 1) * s.c, taps * s.c, 1, -s.c, s.k, s.c, std::is_same_v<T, bf16>},
+                     .finish = {},
+                     .images = dy,
+                     .results = dx})
       .run();
 }
 
-void backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
-  FilterGradient(s, x, dy, dw).run();
+template <class T, class W>
+void backward_weights(const ConvShape& s, const T* x, const T* dy, W* dw) {
+  FilterGradient<T, W>(s, x, dy, dw).run();
 }
 
-// By the multiplications and additions that are done in the time of each part, measured on an AMD EPYC (Zen 1): the
-// library's convolutions run at the speed of products, its filter gradients at three quarters of it.
-std::string why_slower(const ConvShape& s, Pass pass) {
+namespace {
+
+// The share of taps that fall on pixels.
+double share_inside(const ConvShape& s) {
+  const auto inside = [](std::int64_t in, std::int64_t out, std::int64_t pad) {
+    std::int64_t found = 0;
+    for (std::int64_t tap = -pad; tap < 3 - pad; ++tap)
+      found += std::max<std::int64_t>(std::min(out, in - tap) - std::max<std::int64_t>(-tap, 0), 0);
+    return static_cast<double>(found) / static_cast<double>(3 * out);
+  };
+  return inside(s.h, s.p, s.pad_h) * inside(s.w, s.q, s.pad_w);
+}
+
+}  // namespace
+
+#define HEARTH_INSTANTIATE(T, W)                                                       \
+  template void forward(const ConvShape&, const T*, const W*, const float*, bool, T*); \
+  template void backward_data(const ConvShape&, const T*, const W*, T*);               \
+  template void backward_weights(const ConvShape&, const T*, const T*, W*);
+HEARTH_INSTANTIATE(float, float)
+HEARTH_INSTANTIATE(bf16, float)
+HEARTH_INSTANTIATE(bf16, bf16)
+#undef HEARTH_INSTANTIATE
+
+std::string why_slower(const ConvShape& s, Pass pass, Rival rival) {
   const bool gradient = pass == Pass::backward_weights, data = pass == Pass::backward_data;
   const std::int64_t rows = ceil_div(data ? s.h : s.p, tile), columns = ceil_div(data ? s.w : s.q, tile);
   const auto squares = static_cast<double>(s.n * rows * columns);
   // Channels are padded to whole pieces or vectors.
   const auto k = static_cast<double>(pass == Pass::forward ? round_up(s.k, chunk) : s.k);
   const auto c = static_cast<double>(pass == Pass::forward ? s.c : round_up(s.c, data ? chunk : 16));
-  const double direct = flops_of(s) / 2 * (gradient ? 1.33 : 1.0);
-  const double transforms = 300 * (squares * (c + k) + c * k);
-  return direct > 1.25 * (planes * squares * c * k / 0.88 + transforms) ? "" : "transforms outweigh what they save";
+  const double products = planes * squares * c * k / 0.88, transformed = squares * (c + k) + c * k;
+  const double definition = flops_of(s) / 2;
+  const bool faster = rival == Rival::f32 ? definition * (gradient ? 1.33 : 1.0) > 1.25 * (products + 300 * transformed)
+                                          : definition * std::min(1.0, 1.07 * share_inside(s)) / 1.84 >
+                                                1.1 * (products + 600 * transformed);
+  return faster ? "" : "transforms outweigh what they save";
 }
 
 }  // namespace hearth::kernels::winograd

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution with 3x3 filters by Winograd's F(4x4, 3x3): tiles of 4x4 results are made of 36 products where the
-// definition has 144. f32 throughout.
+// definition has 144. Sums are f32.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ops/conv/problem.h"
@@ -10,14 +11,24 @@
 namespace hearth::kernels::winograd {
 
 /// y [n, p, q, k] = x [n, h, w, c] by w [k, 3, 3, c], plus b [k] unless null, through a ReLU if wanted. Stride and
-/// dilation 1, one group, any padding. The same bits for any thread pool.
-void forward(const ConvShape& shape, const float* x, const float* w, const float* b, bool relu, float* y);
+/// dilation 1, one group, any padding. The same bits for any thread pool. T is f32 or bf16 and W that or f32; beside
+/// bf16 w is rounded to it. What is between is f32 and rounded once.
+template <class T, class W>
+void forward(const ConvShape& shape, const T* x, const W* w, const float* b, bool relu, T* y);
 /// dx of dy and w.
-void backward_data(const ConvShape& shape, const float* dy, const float* w, float* dx);
+template <class T, class W>
+void backward_data(const ConvShape& shape, const T* dy, const W* w, T* dx);
 /// dw of x and dy.
-void backward_weights(const ConvShape& shape, const float* x, const float* dy, float* dw);
+template <class T, class W>
+void backward_weights(const ConvShape& shape, const T* x, const T* dy, W* dw);
 
-/// Why convolving directly is faster, or empty.
-std::string why_slower(const ConvShape& shape, Pass pass);
+/// What the direct convolutions multiply.
+enum class Rival : std::uint8_t {
+  f32,   ///< or what is widened to it: the library's products, its filter gradients at three quarters of their speed
+  bf16,  ///< pairs by AVX-512, nearly twice as fast; native kernels skip taps outside
+};
+/// Why convolving directly is faster, or empty: by the f32 multiplications and additions done in the time of each part,
+/// as measured on AMD EPYC, beside f32 on Zen 1 and beside bf16 on Zen 5.
+std::string why_slower(const ConvShape& shape, Pass pass, Rival rival);
 
 }  // namespace hearth::kernels::winograd

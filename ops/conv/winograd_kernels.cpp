@@ -7,6 +7,7 @@
 #include "ops/conv/winograd_kernels.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #ifndef HEARTH_ISA_NAMESPACE
@@ -38,25 +39,36 @@ constexpr int register_rows = vector_bytes == 64 ? 14 : 6;
 
 typedef float Vector __attribute__((vector_size(vector_bytes)));
 typedef float Unaligned __attribute__((vector_size(vector_bytes), aligned(4), may_alias));
+typedef std::uint32_t Bits __attribute__((vector_size(vector_bytes)));
+typedef std::uint16_t Narrow __attribute__((vector_size(vector_bytes / 2), aligned(2), may_alias));
+
+inline Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
+inline Vector load(const bf16* from) {
+  return reinterpret_cast<Vector>(__builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Bits) << 16);
+}
+inline void store(Vector v, float* to) { *reinterpret_cast<Unaligned*>(to) = v; }
+// As bf16::from_float has it.
+inline void store(Vector v, bf16* to) {
+  const Bits u = reinterpret_cast<Bits>(v);
+  const Bits rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const Bits bits = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded;
+  *reinterpret_cast<Narrow*>(to) = __builtin_convertvector(bits, Narrow);
+}
 
 // The first `count` of a vector; zeros for the rest.
-template <bool whole>
-inline Vector load(const float* from, std::int64_t count) {
-  if constexpr (whole) return *reinterpret_cast<const Unaligned*>(from);
+template <class T>
+inline Vector load_some(const T* from, std::int64_t count) {
   Vector v{};
   for (int i = 0; i < lanes; ++i)
-    if (i < count) v[i] = from[i];
+    if (i < count) v[i] = static_cast<float>(from[i]);
   return v;
 }
 
-template <bool whole>
-inline void store(Vector v, float* to, std::int64_t count) {
-  if constexpr (whole) {
-    *reinterpret_cast<Unaligned*>(to) = v;
-    return;
-  }
+template <class T>
+inline void store_some(Vector v, T* to, std::int64_t count) {
+  if (count >= lanes) return store(v, to);
   for (int i = 0; i < lanes; ++i)
-    if (i < count) to[i] = v[i];
+    if (i < count) to[i] = static_cast<T>(v[i]);
 }
 
 // B^T.
@@ -65,12 +77,12 @@ struct ImageLine {
   static void run(const Vector (&d)[from], Vector (&o)[to]) {
     const Vector even_a = d[4] - b2 * d[2], odd_a = a1 * (d[3] - b2 * d[1]);
     const Vector even_b = d[4] - a2 * d[2], odd_b = b1 * (d[3] - a2 * d[1]);
-    o[0] = ab2 * d[0] - sum2 * d[2] + d[4];
+    o[0] = ab2 * d[0] + (d[4] - sum2 * d[2]);
     o[1] = even_a + odd_a;
     o[2] = even_a - odd_a;
     o[3] = even_b + odd_b;
     o[4] = even_b - odd_b;
-    o[5] = ab2 * d[1] - sum2 * d[3] + d[5];
+    o[5] = ab2 * d[1] + (d[5] - sum2 * d[3]);
   }
 };
 
@@ -128,86 +140,164 @@ struct FilterGradientLine {
   }
 };
 
-// get(i, j) are the elements of a square; put(i, j, v) takes those of the transformed one.
-template <class Line, class Get, class Put>
-inline __attribute__((always_inline)) void transform(const Get& get, const Put& put) {
-  Vector half[Line::to][Line::from];
+// Two lines of a transformed square, or one.
+template <class Line, int first, int second, class Get, class Put>
+inline __attribute__((always_inline)) void transform_lines(const Get& get, const Put& put) {
+  Vector half[2][Line::from];
 #pragma GCC unroll 6
   for (int j = 0; j < Line::from; ++j) {
     Vector in[Line::from], out[Line::to];
 #pragma GCC unroll 6
     for (int i = 0; i < Line::from; ++i) in[i] = get(i, j);
     Line::run(in, out);
-#pragma GCC unroll 6
-    for (int i = 0; i < Line::to; ++i) half[i][j] = out[i];
+    half[0][j] = out[first], half[1][j] = out[second];
   }
-#pragma GCC unroll 6
-  for (int i = 0; i < Line::to; ++i) {
+  constexpr int rows[] = {first, second};
+#pragma GCC unroll 2
+  for (int i = 0; i < (first == second ? 1 : 2); ++i) {
     Vector out[Line::to];
     Line::run(half[i], out);
 #pragma GCC unroll 6
-    for (int j = 0; j < Line::to; ++j) put(i, j, out[j]);
+    for (int j = 0; j < Line::to; ++j) put(rows[i], j, out[j]);
+  }
+  // Has the elements loaded again for the next lines: there are no registers for all.
+  asm volatile("" ::: "memory");
+}
+
+// get(i, j) are the elements of a square; put(i, j, v) takes those of the transformed one. Lines that share sums are
+// made together.
+template <class Line, class Get, class Put>
+inline __attribute__((always_inline)) void transform(const Get& get, const Put& put) {
+  if constexpr (Line::to == patch) {
+    transform_lines<Line, 1, 2>(get, put);
+    transform_lines<Line, 3, 4>(get, put);
+    transform_lines<Line, 0, 5>(get, put);
+  } else {
+    transform_lines<Line, 0, 2>(get, put);
+    transform_lines<Line, 1, Line::to == tile ? 3 : 1>(get, put);
   }
 }
 
-template <class Line>
-inline void transform_squares(const Squares& squares, const float* images, const float* outside, Range channels,
-                              Range which, const Planes& planes_of, float* to) {
+// Squares to come whose pixels are asked for: the processor does not foresee them.
+constexpr std::int64_t ahead = 2;
+
+// Asks for the pixels that no square before has, of one vector of channels.
+template <bool written, class T>
+inline void prefetch(const Squares& squares, const T* pixel) {
+  for (int i = 0; i < tile; ++i)
+    for (int j = 0; j < tile; ++j) __builtin_prefetch(pixel + (i * squares.w + j) * squares.channels, written);
+}
+
+template <class Line, class T>
+inline void transform_squares(const Squares& squares, const T* images, const T* outside, Range channels, Range which,
+                              const Planes& planes_of, float* to) {
   constexpr int side = Line::from;
-  const std::int64_t count = channels.size();
+  const std::int64_t count = channels.size(), row = squares.w * squares.channels;
   for (std::int64_t index = which.begin; index < which.end; ++index, to += planes_of.row) {
-    const Squares::Corner corner = squares.corner(index);
-    const float* pixels[side][side];
+    const Squares::Corner corner = squares.corner(index), next = squares.corner(index + ahead);
+    const T* const first = images + squares.pixel(corner.image, corner.h, corner.w) + channels.begin;
+    const T* const later =
+        images + squares.pixel(next.image, next.h + squares.pad_h, next.w + squares.pad_w) + channels.begin;
+    const auto put = [&](std::int64_t c) {
+      return [=](int i, int j, Vector v) { store(v, to + (i * patch + j) * planes_of.plane + c); };
+    };
+    std::int64_t c = 0;
+    if (corner.h >= 0 && corner.h + side <= squares.h && corner.w >= 0 && corner.w + side <= squares.w)
+      for (; c + lanes <= count; c += lanes) {
+        prefetch<false>(squares, later + c);
+        transform<Line>([&](int i, int j) { return load(first + i * row + j * squares.channels + c); }, put(c));
+      }
+    if (c == round_up(count, width)) continue;
+    const T* pixels[side][side];
     for (int i = 0; i < side; ++i)
       for (int j = 0; j < side; ++j) {
-        const std::int64_t h = corner.h + i, w = corner.w + j, pixel = (corner.image * squares.h + h) * squares.w + w;
+        const std::int64_t h = corner.h + i, w = corner.w + j;
         const bool inside = h >= 0 && h < squares.h && w >= 0 && w < squares.w;
-        pixels[i][j] = inside ? images + pixel * squares.channels + channels.begin : outside;
+        pixels[i][j] = inside ? first + i * row + j * squares.channels : outside;
       }
-    std::int64_t c = 0;
-    const auto put = [&](int i, int j, Vector v) { store<true>(v, to + (i * patch + j) * planes_of.plane + c, lanes); };
-    for (; c + lanes <= count; c += lanes)
-      transform<Line>([&](int i, int j) { return load<true>(pixels[i][j] + c, lanes); }, put);
+    for (; c + lanes <= count; c += lanes) {
+      prefetch<false>(squares, later + c);
+      transform<Line>([&](int i, int j) { return load(pixels[i][j] + c); }, put(c));
+    }
     for (; c < round_up(count, width); c += lanes)
-      transform<Line>([&](int i, int j) { return load<false>(pixels[i][j] + c, count - c); }, put);
+      transform<Line>([&](int i, int j) { return load_some(pixels[i][j] + c, count - c); }, put(c));
   }
 }
 
-void transform_images(const Squares& squares, const float* images, const float* outside, Range which,
-                      const Planes& to) {
+template <class T>
+void transform_images(const Squares& squares, const T* images, const T* outside, Range which, const Planes& to) {
   transform_squares<ImageLine>(squares, images, outside, {0, squares.channels}, which, to, to.data);
 }
 
-void transform_gradients(const Squares& squares, const float* gradients, const float* outside, Range channels,
-                         Range which, const Planes& to) {
+template <class T>
+void transform_gradients(const Squares& squares, const T* gradients, const T* outside, Range channels, Range which,
+                         const Planes& to) {
   transform_squares<GradientLine>(squares, gradients, outside, channels, which, to, to.data);
 }
 
 // Terms whose filters are gathered at a time: a line of the cache where terms lie side by side.
 constexpr std::int64_t run = 16;
 
+template <int step, int... i>
+inline void exchange(Vector& a, Vector& b, std::integer_sequence<int, i...>) {
+  const Vector first = __builtin_shufflevector(a, b, ((i & step) == 0 ? i : lanes + i - step)...);
+  b = __builtin_shufflevector(a, b, ((i & step) == 0 ? i + step : lanes + i)...);
+  a = first;
+}
+
+// m[j][i] = m[i][j], one bit of the indices after the other.
+template <int step = 1>
+inline void transpose(Vector (&m)[lanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i)
+    if ((i & step) == 0) exchange<step>(m[i], m[i + step], std::make_integer_sequence<int, lanes>());
+  if constexpr (2 * step < lanes) transpose<2 * step>(m);
+}
+
 // The elements of a panel side by side; zeros where there are no outputs.
-inline void gather_filters(const Filters& filters, Range terms, Range outputs, float (&block)[taps][run][width]) {
+template <class W>
+inline void gather_filters(const Filters<W>& filters, Range terms, Range outputs, float (&block)[taps][run][width]) {
   if (outputs.size() < width) std::fill_n(&block[0][0][0], taps * run * width, 0.0f);
   if (outputs.size() <= 0) return;
+  const bool whole = outputs.size() == width && terms.size() == run;
+  // Of the next terms all is asked for ahead: it is far apart in memory, and not to be foreseen by the processor.
   for (int t = 0; t < taps; ++t) {
-    const float* from = filters.data + t * filters.tap + terms.begin * filters.term + outputs.begin * filters.output;
-    if (filters.term == 1) {
-      for (std::int64_t o = 0; o < outputs.size(); ++o)
-        for (std::int64_t i = 0; i < terms.size(); ++i) block[t][i][o] = from[o * filters.output + i];
+    const W* from = filters.data + t * filters.tap + terms.begin * filters.term + outputs.begin * filters.output;
+    if (filters.term == 1 && whole) {
+      for (int o = 0; o < width; o += lanes)
+        for (int i = 0; i < run; i += lanes) {
+          Vector square[lanes];
+#pragma GCC unroll 16
+          for (int k = 0; k < lanes; ++k) {
+            const W* const row = from + (o + k) * filters.output + i;
+            square[k] = load(row);
+            __builtin_prefetch(row + run);
+          }
+          transpose(square);
+#pragma GCC unroll 16
+          for (int k = 0; k < lanes; ++k) store(square[k], &block[t][i + k][o]);
+        }
       continue;
     }
     for (std::int64_t i = 0; i < terms.size(); ++i) {
-      // Far apart in memory, and not to be foreseen by the processor.
-      __builtin_prefetch(from + (i + run) * filters.term);
-      for (std::int64_t o = 0; o < outputs.size(); ++o) block[t][i][o] = from[i * filters.term + o];
+      if (filters.term != 1) __builtin_prefetch(from + (i + run) * filters.term);
+      for (std::int64_t o = 0; o < outputs.size(); ++o)
+        block[t][i][o] = static_cast<float>(from[i * filters.term + o * filters.output]);
     }
   }
+  if constexpr (!std::is_same_v<W, bf16>)
+    if (filters.rounded)
+      for (float* x = &block[0][0][0]; x < &block[0][0][0] + taps * run * width; x += lanes) {
+        std::uint16_t bits[lanes];
+        store(load(x), reinterpret_cast<bf16*>(bits));
+        store(load(reinterpret_cast<const bf16*>(bits)), x);
+      }
 }
 
-void transform_filters(const Filters& filters, std::int64_t first, const FilterPanels& panels) {
+template <class W>
+void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& panels) {
   const std::int64_t plane = FilterPanels::plane_of(panels.terms);
-  float block[taps][run][width];
+  alignas(vector_bytes) float block[taps][run][width];
   for (std::int64_t term = 0; term < filters.terms; term += run) {
     const Range terms{term, std::min(term + run, filters.terms)};
     for (std::int64_t panel = 0; panel < chunk; panel += width) {
@@ -215,8 +305,8 @@ void transform_filters(const Filters& filters, std::int64_t first, const FilterP
       for (std::int64_t i = 0; i < terms.size(); ++i)
         for (int o = 0; o < width; o += lanes) {
           float* to = panels.data + (panel * filters.terms + (term + i) * width) + o;
-          transform<FilterLine>([&](int r, int s) { return load<true>(&block[r * 3 + s][i][o], lanes); },
-                                [&](int r, int s, Vector v) { store<true>(v, to + (r * patch + s) * plane, lanes); });
+          transform<FilterLine>([&](int r, int s) { return load(&block[r * 3 + s][i][o]); },
+                                [&](int r, int s, Vector v) { store(v, to + (r * patch + s) * plane); });
         }
     }
   }
@@ -229,7 +319,7 @@ void multiply_rows(std::int64_t terms, const float* a, std::int64_t lda, const f
                    std::int64_t ldc, bool accumulate) {
   Vector sum[rows][2] = {};
   for (std::int64_t p = 0; p < terms; ++p) {
-    const Vector left = load<true>(b, lanes), right = load<true>(b + lanes, lanes);
+    const Vector left = load(b), right = load(b + lanes);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
       const float factor = transposed ? a[i] : a[i * lda];
@@ -281,9 +371,10 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t terms, const float* a
     }
 }
 
-void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanels& filters, const Planes& sums) {
+void multiply_filters(Range which, std::int64_t rows, const Planes& images, const FilterPanels& filters,
+                      const Planes& sums) {
   const std::int64_t plane = FilterPanels::plane_of(filters.terms);
-  for (std::int64_t i = 0; i < planes; ++i)
+  for (std::int64_t i = which.begin; i < which.end; ++i)
     multiply<false>(rows, chunk, filters.terms, images.at(i), images.row,
                     {filters.data + i * plane, width, filters.terms * width}, sums.at(i), sums.row, false);
 }
@@ -295,50 +386,42 @@ void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t 
                    sums.row, accumulate);
 }
 
+template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& planes_of, const Finish& finish,
-                   float* results) {
+                   T* results) {
   const float* sums = planes_of.data;
   for (std::int64_t index = which.begin; index < which.end; ++index, sums += planes_of.row) {
-    const Squares::Corner corner = squares.corner(index);
+    const Squares::Corner corner = squares.corner(index), next = squares.corner(index + ahead);
     const std::int64_t rows = std::min<std::int64_t>(tile, squares.h - corner.h);
     const std::int64_t columns = std::min<std::int64_t>(tile, squares.w - corner.w);
-    const std::int64_t pixel = (corner.image * squares.h + corner.h) * squares.w + corner.w;
-    float* to = results + pixel * squares.channels + channels.begin;
+    T* const to = results + squares.pixel(corner.image, corner.h, corner.w) + channels.begin;
+    const T* const later = results + squares.pixel(next.image, next.h, next.w) + channels.begin;
     for (std::int64_t c = 0; c < channels.size(); c += lanes) {
       const std::int64_t count = channels.size() - c;
+      prefetch<true>(squares, later + c);
       Vector added{};
       if (finish.bias != nullptr) {
         const float* bias = finish.bias + channels.begin + c;
-        added = count >= lanes ? load<true>(bias, lanes) : load<false>(bias, count);
+        added = count >= lanes ? load(bias) : load_some(bias, count);
       }
-      transform<ResultLine>(
-          [&](int i, int j) { return load<true>(sums + (i * patch + j) * planes_of.plane + c, lanes); },
-          [&](int i, int j, Vector v) {
-            if (i >= rows || j >= columns) return;
-            v += added;
-            if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
-            float* one = to + (i * squares.w + j) * squares.channels + c;
-            if (count >= lanes)
-              store<true>(v, one, lanes);
-            else
-              store<false>(v, one, count);
-          });
+      transform<ResultLine>([&](int i, int j) { return load(sums + (i * patch + j) * planes_of.plane + c); },
+                            [&](int i, int j, Vector v) {
+                              if (i >= rows || j >= columns) return;
+                              v += added;
+                              if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
+                              store_some(v, to + (i * squares.w + j) * squares.channels + c, count);
+                            });
     }
   }
 }
 
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw) {
+template <class W>
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, W* dw) {
   for (std::int64_t k = 0; k < rows; ++k)
     for (std::int64_t c = 0; c < channels; c += lanes)
       transform<FilterGradientLine>(
-          [&](int r, int s) { return load<true>(sums.at(r * patch + s) + k * sums.row + c, lanes); },
-          [&](int r, int s, Vector v) {
-            float* to = dw + ((k * 3 + r) * 3 + s) * channels + c;
-            if (c + lanes <= channels)
-              store<true>(v, to, lanes);
-            else
-              store<false>(v, to, channels - c);
-          });
+          [&](int r, int s) { return load(sums.at(r * patch + s) + k * sums.row + c); },
+          [&](int r, int s, Vector v) { store_some(v, dw + ((k * 3 + r) * 3 + s) * channels + c, channels - c); });
 }
 
 }  // namespace hearth::kernels::winograd::HEARTH_ISA_NAMESPACE
@@ -346,31 +429,46 @@ void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums,
 
 namespace hearth::kernels::winograd {
 
-void transform_images(const Squares& squares, const float* images, const float* outside, Range which,
-                      const Planes& to) {
+template <class T>
+void transform_images(const Squares& squares, const T* images, const T* outside, Range which, const Planes& to) {
   HEARTH_ISA_CALL(transform_images, squares, images, outside, which, to);
 }
-void transform_gradients(const Squares& squares, const float* gradients, const float* outside, Range channels,
-                         Range which, const Planes& to) {
+template <class T>
+void transform_gradients(const Squares& squares, const T* gradients, const T* outside, Range channels, Range which,
+                         const Planes& to) {
   HEARTH_ISA_CALL(transform_gradients, squares, gradients, outside, channels, which, to);
 }
-void transform_filters(const Filters& filters, std::int64_t first, const FilterPanels& to) {
+template <class W>
+void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& to) {
   HEARTH_ISA_CALL(transform_filters, filters, first, to);
 }
-void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanels& filters, const Planes& sums) {
-  HEARTH_ISA_CALL(multiply_filters, rows, images, filters, sums);
+void multiply_filters(Range which, std::int64_t rows, const Planes& images, const FilterPanels& filters,
+                      const Planes& sums) {
+  HEARTH_ISA_CALL(multiply_filters, which, rows, images, filters, sums);
 }
 void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
                       const Planes& images, const Planes& sums, bool accumulate) {
   HEARTH_ISA_CALL(multiply_squares, which, m, n, squares, gradients, images, sums, accumulate);
 }
+template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
-                   float* results) {
+                   T* results) {
   HEARTH_ISA_CALL(store_results, squares, which, channels, sums, finish, results);
 }
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw) {
+template <class W>
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, W* dw) {
   HEARTH_ISA_CALL(store_filters, rows, channels, sums, dw);
 }
+
+#define HEARTH_INSTANTIATE(T)                                                                         \
+  template void transform_images(const Squares&, const T*, const T*, Range, const Planes&);           \
+  template void transform_gradients(const Squares&, const T*, const T*, Range, Range, const Planes&); \
+  template void transform_filters(const Filters<T>&, std::int64_t, const FilterPanels&);              \
+  template void store_results(const Squares&, Range, Range, const Planes&, const Finish&, T*);        \
+  template void store_filters(std::int64_t, std::int64_t, const Planes&, T*);
+HEARTH_INSTANTIATE(float)
+HEARTH_INSTANTIATE(bf16)
+#undef HEARTH_INSTANTIATE
 
 }  // namespace hearth::kernels::winograd
 #endif

@@ -5,9 +5,12 @@
 //   y = A^T [(G g G^T) * (B^T d B)] A,  summed over channels before A,       * being the product of elements
 //   dg = G^T [(A dy A^T) * (B^T d B)] G,  summed over tiles before G,
 // so that the sums are 36 matrix products.
+// The sums and what is transformed are f32; images, results and filters are f32 or bf16 (T, W).
 #pragma once
 
 #include <cstdint>
+
+#include "core/half.h"
 
 namespace hearth::kernels::winograd {
 
@@ -56,27 +59,37 @@ struct Squares {
   Corner corner(std::int64_t index) const {
     return {index / across / down, index / across % down * tile - pad_h, index % across * tile - pad_w};
   }
+  /// Elements before a pixel.
+  std::int64_t pixel(std::int64_t image, std::int64_t i, std::int64_t j) const {
+    return ((image * h + i) * w + j) * channels;
+  }
 };
 
 /// Filters by what they are summed over and what they make: tap t of term i and output o lies at
 /// data[i * term + o * output + t * tap].
+template <class W>
 struct Filters {
-  const float* data;
+  const W* data;
   std::int64_t term, output, tap;
   std::int64_t terms, outputs;
+  bool rounded;  ///< taken as rounded to bf16
 };
 
 /// B^T d B of some squares, from the first row of `to` on; zeros behind the last channel, up to whole vectors.
 /// `outside` is a pixel of zeros.
-void transform_images(const Squares& squares, const float* images, const float* outside, Range which, const Planes& to);
+template <class T>
+void transform_images(const Squares& squares, const T* images, const T* outside, Range which, const Planes& to);
 /// A dy A^T of some channels.
-void transform_gradients(const Squares& squares, const float* gradients, const float* outside, Range channels,
-                         Range which, const Planes& to);
+template <class T>
+void transform_gradients(const Squares& squares, const T* gradients, const T* outside, Range channels, Range which,
+                         const Planes& to);
 /// G g G^T of `chunk` outputs from `first` on; zeros where there are none.
-void transform_filters(const Filters& filters, std::int64_t first, const FilterPanels& to);
+template <class W>
+void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& to);
 
-/// sums [rows, chunk] = images [rows, terms] filters, in each plane.
-void multiply_filters(std::int64_t rows, const Planes& images, const FilterPanels& filters, const Planes& sums);
+/// sums [rows, chunk] = images [rows, terms] filters, in some planes.
+void multiply_filters(Range which, std::int64_t rows, const Planes& images, const FilterPanels& filters,
+                      const Planes& sums);
 /// sums [m, n] = or += gradients [squares, m]^T images [squares, n], in some planes.
 void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
                       const Planes& images, const Planes& sums, bool accumulate);
@@ -87,9 +100,11 @@ struct Finish {
   bool relu = false;
 };
 /// Some channels of some squares of the results: A^T sums A, finished.
+template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
-                   float* results);
+                   T* results);
 /// Of `rows` filters: dw [rows, 3, 3, channels] = G^T sums G.
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, float* dw);
+template <class W>
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, W* dw);
 
 }  // namespace hearth::kernels::winograd

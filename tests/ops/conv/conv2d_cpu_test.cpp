@@ -134,7 +134,10 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
     EXPECT_EQ(runs["direct_bf16"][Pass::forward] > 0, cpu::amx::has_bf16_vectors());
     EXPECT_EQ(runs["direct_bf16"][Pass::backward_data] > 0, cpu::amx::has_bf16_vectors());
     EXPECT_EQ(runs["paired_bf16"][Pass::backward_weights] > 0, cpu::amx::has_bf16_vectors());
-    for (const Pass pass : all_passes) EXPECT_EQ(runs["amx"][pass] > 0, cpu::amx::unsupported().empty());
+    for (const Pass pass : all_passes) {
+      EXPECT_GT(runs["winograd"][pass], 0);
+      EXPECT_EQ(runs["amx"][pass] > 0, cpu::amx::unsupported().empty());
+    }
     EXPECT_EQ(runs["onednn"][Pass::forward] > 0, cpu::dnn::has_hardware_bf16());
   }
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/cpu/parallel.h"
+#include "ops/matmul/amx.h"
 #include "tests/ops/conv/plain_convolution.h"
 
 namespace hearth::test {
@@ -44,6 +45,36 @@ TEST_F(Winograd, MatchesPlainLoops) {
       expect_near(made.main, expected.main, 5e-6, text_of(problem));
       if (pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-6, text_of(problem) + " db");
     }
+}
+
+// bf16 is exact in f32, and a result rounded once: half a unit of it and the errors of f32.
+TEST_F(Winograd, RoundsBf16Once) {
+  for (const ConvShape& s : square_shapes())
+    for (const Pass pass : all_passes)
+      for (const DType weights : {DType::f32, DType::bf16}) {
+        const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16, .weights = weights};
+        const Operands operands(problem);
+        const Results expected = plain_loops(problem, operands);
+        const Made made = run(kernels::conv2d_winograd, problem, operands);
+        expect_near(made.main, expected.main, 5e-6, text_of(problem));
+        if (pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-6, text_of(problem) + " db");
+      }
+}
+
+TEST_F(Winograd, KeepsWhatIsNotFinite) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const ConvProblem problem{.shape = shape(1, 12, 12, 16, 32, 3, 3, 1, 1), .activations = type, .weights = type};
+    Operands o(problem);
+    std::vector<double> x = o.x.to_doubles();
+    x[0] = NAN, x[(12 * 12 - 1) * 16] = -INFINITY;
+    o.x = Tensor::of<double>(o.x.shape(), x).to(type);
+    const std::vector<double> y = run(kernels::conv2d_winograd, problem, o).main.to_doubles();
+    for (std::size_t k = 0; k < 32; ++k) {
+      EXPECT_TRUE(std::isnan(y[k]) && std::isnan(y[13 * 32 + k]));
+      EXPECT_FALSE(std::isfinite(y[143 * 32 + k]) || std::isfinite(y[130 * 32 + k]));
+      EXPECT_TRUE(std::isfinite(y[(5 * 12 + 5) * 32 + k]));
+    }
+  }
 }
 
 TEST_F(Winograd, GivesTheSameBitsForEveryThreadCount) {
@@ -93,6 +124,22 @@ TEST_F(Winograd, PassesItsResultsThroughARelu) {
   }
   EXPECT_GT(negative, 100);
   EXPECT_GT(nan, 19);
+}
+
+TEST_F(Winograd, TakesBf16WhereItBeatsPairs) {
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  const auto taken = [](const ConvShape& s, Pass pass) { return takes(kernels::conv2d_winograd, s, pass); };
+  for (const Pass pass : all_passes) {
+    const bool tiles = cpu::amx::unsupported().empty();
+    EXPECT_EQ(taken(shape(16, 56, 56, 64, 64, 3, 3, 1, 1), pass), !tiles);
+    EXPECT_EQ(taken(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass), !tiles);
+    EXPECT_EQ(taken(shape(16, 8, 8, 128, 128, 3, 3, 1, 1), pass), !tiles);
+    EXPECT_FALSE(taken(shape(16, 7, 7, 512, 512, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(16, 4, 4, 256, 256, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(32, 6, 6, 256, 256, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(8, 56, 56, 32, 32, 3, 3, 1, 1), pass));
+    EXPECT_FALSE(taken(shape(1, 14, 14, 256, 256, 3, 3, 1, 1), pass));
+  }
 }
 
 TEST_F(Winograd, TakesWhatFillsItsTiles) {
