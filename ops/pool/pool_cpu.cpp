@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
@@ -160,10 +159,11 @@ void add_windows(const WindowOver<T, Tap>* windows, std::int64_t channels, T* dx
   }
 }
 
-/// f(window) for the windows over pixel (row, x), which are `ps` and `qs`.
+/// f(window) for the windows over pixel (row, x).
 template <class T, class Tap, class F>
-void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Range& ps, const Range& qs,
-                   const Tap* taps, const T* dy, F&& f) {
+void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, F&& f) {
+  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
+  const Range qs = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
   for (std::int64_t p = ps.first; p < ps.last; ++p) {
     for (std::int64_t q = qs.first; q < qs.last; ++q) {
       const std::int64_t at = (p * s.q + q) * s.c;
@@ -175,14 +175,13 @@ void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const R
 
 /// dx [C] of pixel (row, x) under any number of windows.
 template <class T, class Tap>
-void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Range& ps, const Range& qs,
-                      const Tap* taps, const T* dy, T* dx) {
+void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, T* dx) {
   using A = acc_t<T>;
   for (std::int64_t c0 = 0; c0 < s.c; c0 += channel_block) {
     const std::int64_t width = std::min(channel_block, s.c - c0);
     alignas(64) A sum[channel_block];
     for (std::int64_t c = 0; c < width; ++c) sum[c] = A(0);
-    visit_windows(s, row, x, ps, qs, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
+    visit_windows(s, row, x, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
       const Tap* chosen = window.chosen;
       const T* gradient = window.gradient;
       const Tap tap = window.tap;
@@ -195,14 +194,13 @@ void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, cons
   }
 }
 
-/// Row `row` of dx of one image; `columns` [W] are the windows over each column.
+/// Row `row` of dx of one image.
 template <class T, class Tap>
-void max_grad_row(const PoolShape& s, std::int64_t row, const Range* columns, const Tap* taps, const T* dy, T* dx) {
-  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
+void max_grad_row(const PoolShape& s, std::int64_t row, const Tap* taps, const T* dy, T* dx) {
   for (std::int64_t x = 0; x < s.w; ++x, dx += s.c) {
     WindowOver<T, Tap> windows[4];
     int count = 0;
-    visit_windows(s, row, x, ps, columns[x], taps, dy, [&](const WindowOver<T, Tap>& window) {
+    visit_windows(s, row, x, taps, dy, [&](const WindowOver<T, Tap>& window) {
       if (count < 4) windows[count] = window;
       ++count;
     });
@@ -223,7 +221,7 @@ void max_grad_row(const PoolShape& s, std::int64_t row, const Range* columns, co
         add_windows<4>(windows, s.c, dx);
         break;
       default:
-        add_many_windows(s, row, x, ps, columns[x], taps, dy, dx);
+        add_many_windows(s, row, x, taps, dy, dx);
         break;
     }
   }
@@ -364,8 +362,6 @@ void max_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
 
 void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
-  std::vector<Range> columns;
-  for (std::int64_t x = 0; x < s.w; ++x) columns.push_back(windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q));
   visit_dtype("max_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
     visit_taps(taps, [&]<class Tap>() {
       const T* gradient = dy.data<T>();
@@ -373,7 +369,7 @@ void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const
       T* into = dx.data<T>();
       each_row(s.n, s.h, s.w * s.c, [&](std::int64_t n, std::int64_t row) {
         const std::int64_t at = n * s.p * s.q * s.c;
-        HEARTH_ISA_CALL(max_grad_row, s, row, columns.data(), chosen + at, gradient + at,
+        HEARTH_ISA_CALL(max_grad_row, s, row, chosen + at, gradient + at,
                         into + (n * s.h + row) * s.w * s.c);
       });
     });
