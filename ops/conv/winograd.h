@@ -24,7 +24,7 @@ void backward_weights(const ConvShape& shape, const T* x, const T* dy, W* dw);
 
 /// What the direct convolutions multiply.
 enum class Rival : std::uint8_t {
-  f32,   ///< or what is widened to it: the library's products, its filter gradients at three quarters of their speed
+  f32,   ///< or what is upcast to it: the library's products, its filter gradients at three quarters of their speed
   bf16,  ///< pairs by AVX-512, nearly twice as fast; native kernels skip taps outside
 };
 /// Why convolving directly is faster, or empty: by the f32 multiplications and additions done in the time of each part,
