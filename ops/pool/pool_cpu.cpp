@@ -369,8 +369,7 @@ void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const
       T* into = dx.data<T>();
       each_row(s.n, s.h, s.w * s.c, [&](std::int64_t n, std::int64_t row) {
         const std::int64_t at = n * s.p * s.q * s.c;
-        HEARTH_ISA_CALL(max_grad_row, s, row, chosen + at, gradient + at,
-                        into + (n * s.h + row) * s.w * s.c);
+        HEARTH_ISA_CALL(max_grad_row, s, row, chosen + at, gradient + at, into + (n * s.h + row) * s.w * s.c);
       });
     });
   });
