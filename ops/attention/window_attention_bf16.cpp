@@ -23,7 +23,7 @@ namespace hearth::kernels {
 
 #if HEARTH_BF16_ATTENTION
 
-// Compiled for the processors that multiplies_bf16_pairs() answers for.
+// Compiled for the processors that has_bf16_vectors() answers for.
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512,avx512bf16")
 #pragma GCC diagnostic push

@@ -100,7 +100,7 @@ namespace vectors {
 
 /// What rounding has taken away; nothing of a value that it made infinite.
 [[gnu::always_inline]] inline __m512 rest_of(__m512 value, __m256i rounded) {
-  const __m512 wide = widened(rounded);
+  const __m512 wide = upcast(rounded);
   const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_abs_ps(wide), _mm512_set1_ps(HUGE_VALF), _CMP_LT_OQ);
   return _mm512_maskz_sub_ps(finite, value, wide);
 }
@@ -196,7 +196,7 @@ void store(const float* sums, const float* bias, bool accumulate, std::int64_t c
       _mm512_mask_storeu_ps(to + i, mask, value);
     } else {
       if (accumulate) {
-        value = _mm512_add_ps(value, widened(_mm256_maskz_loadu_epi16(mask, to + i)));
+        value = _mm512_add_ps(value, upcast(_mm256_maskz_loadu_epi16(mask, to + i)));
       }
       _mm256_mask_storeu_epi16(to + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
     }

@@ -179,8 +179,8 @@ inline void add_to_sums(const Results& r, std::int64_t row, __mmask16 first, __m
     high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(second, held + 16));
   } else {
     const bf16* const held = static_cast<bf16*>(r.to) + row * r.step;
-    low = _mm512_add_ps(low, widened(_mm256_maskz_loadu_epi16(first, held)));
-    high = _mm512_add_ps(high, widened(_mm256_maskz_loadu_epi16(second, held + 16)));
+    low = _mm512_add_ps(low, upcast(_mm256_maskz_loadu_epi16(first, held)));
+    high = _mm512_add_ps(high, upcast(_mm256_maskz_loadu_epi16(second, held + 16)));
   }
 }
 
