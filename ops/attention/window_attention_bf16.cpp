@@ -10,18 +10,16 @@
 #include "core/cpu/element.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/attention/window_problem_cpu.h"
+#include "ops/matmul/amx.h"
 #include "ops/scratch.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HEARTH_BF16_ATTENTION 1
+#if HEARTH_BF16_VECTORS
 #include <immintrin.h>
-#else
-#define HEARTH_BF16_ATTENTION 0
 #endif
 
 namespace hearth::kernels {
 
-#if HEARTH_BF16_ATTENTION
+#if HEARTH_BF16_VECTORS
 
 // Compiled for the processors that has_bf16_vectors() answers for.
 #pragma GCC push_options

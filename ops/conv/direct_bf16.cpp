@@ -19,16 +19,13 @@
 #include "ops/onednn/pack.h"
 #include "ops/scratch.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HEARTH_DIRECT_CONVOLUTION 1
+#if HEARTH_BF16_VECTORS
 #include <immintrin.h>
-#else
-#define HEARTH_DIRECT_CONVOLUTION 0
 #endif
 
 namespace hearth::kernels {
 
-#if HEARTH_DIRECT_CONVOLUTION
+#if HEARTH_BF16_VECTORS
 
 namespace {
 

@@ -18,16 +18,13 @@
 #include "ops/onednn/convert.h"
 #include "ops/scratch.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HEARTH_PAIRED_GRADIENTS 1
+#if HEARTH_BF16_VECTORS
 #include <immintrin.h>
-#else
-#define HEARTH_PAIRED_GRADIENTS 0
 #endif
 
 namespace hearth::kernels {
 
-#if HEARTH_PAIRED_GRADIENTS
+#if HEARTH_BF16_VECTORS
 
 namespace {
 

@@ -9,6 +9,13 @@
 
 #include "core/half.h"
 
+/// Whether this compiler builds kernels in the instructions that has_bf16_vectors() asks for.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HEARTH_BF16_VECTORS 1
+#else
+#define HEARTH_BF16_VECTORS 0
+#endif
+
 namespace hearth::cpu::amx {
 
 /// Why bf16 products on tiles cannot be used in this process, or empty: an absent instruction, a system that does not

@@ -5,11 +5,8 @@
 #include <cmath>
 #include <type_traits>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HEARTH_AMX_VECTORS 1
+#if HEARTH_BF16_VECTORS
 #include <immintrin.h>
-#else
-#define HEARTH_AMX_VECTORS 0
 #endif
 
 namespace hearth::cpu::amx {
@@ -85,7 +82,7 @@ constexpr Copies copies{copy_rows<bf16>, copy_rows<float>, copy_pairs<bf16>,   c
 
 }  // namespace plain
 
-#if HEARTH_AMX_VECTORS
+#if HEARTH_BF16_VECTORS
 
 namespace vectors {
 
@@ -236,7 +233,7 @@ constexpr Copies copies{copy_rows<bf16>, copy_rows<float>, copy_pairs<bf16>,   c
 }  // namespace
 
 const Copies& copies() {
-#if HEARTH_AMX_VECTORS
+#if HEARTH_BF16_VECTORS
   static const Copies& chosen = has_bf16_vectors() ? vectors::copies : plain::copies;
   return chosen;
 #else

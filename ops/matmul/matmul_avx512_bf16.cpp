@@ -23,16 +23,13 @@
 #include "ops/onednn/convert.h"
 #include "ops/scratch.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HEARTH_BF16_PRODUCTS 1
+#if HEARTH_BF16_VECTORS
 #include <immintrin.h>
-#else
-#define HEARTH_BF16_PRODUCTS 0
 #endif
 
 namespace hearth::cpu {
 
-#if HEARTH_BF16_PRODUCTS
+#if HEARTH_BF16_VECTORS
 
 namespace {
 
