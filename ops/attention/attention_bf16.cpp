@@ -8,16 +8,12 @@
 #include <limits>
 #include <utility>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "core/error.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/matmul/amx.h"
 #include "ops/pointwise/dropout_strip.h"
 #include "ops/scratch.h"
-
-#if HEARTH_BF16_VECTORS
-#include <immintrin.h>
-#endif
 
 namespace hearth::kernels {
 
@@ -34,6 +30,7 @@ namespace hearth::kernels {
 
 namespace {
 
+#include "core/cpu/lanes.inc"
 #include "ops/attention/tile_bf16.inc"
 
 /// The running softmax of a block of queries.

@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/pointwise/dropout_strip.h"
@@ -29,6 +29,7 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
 #include "ops/attention/tile_cpu.inc"
 
 /// The running softmax of a block of queries.

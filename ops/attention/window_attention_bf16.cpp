@@ -7,15 +7,11 @@
 #include <limits>
 #include <utility>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/attention/window_problem_cpu.h"
 #include "ops/matmul/amx.h"
 #include "ops/scratch.h"
-
-#if HEARTH_BF16_VECTORS
-#include <immintrin.h>
-#endif
 
 namespace hearth::kernels {
 
@@ -32,6 +28,7 @@ namespace hearth::kernels {
 
 namespace {
 
+#include "core/cpu/lanes.inc"
 #include "ops/attention/tile_bf16.inc"
 
 /// The rows of a window's tokens. Those behind the image are `behind`, or zeros; so are those behind the last token.

@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/attention/window_problem_cpu.h"
 #include "ops/scratch.h"
@@ -31,6 +31,7 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
 #include "ops/attention/tile_cpu.inc"
 
 /// Queries of a block: two vectors of them, or one where that holds a whole window.

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/cpu/lanes.h"
+
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::winograd {
 
@@ -32,28 +34,15 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::winograd::HEARTH_ISA_NAMESPACE {
 
+#include "core/cpu/lanes.inc"
+
 constexpr int vector_bytes = HEARTH_ISA_VECTOR_BYTES;
 constexpr int lanes = vector_bytes / 4, width = 2 * lanes;
 // As many rows as the registers hold: 32 vectors of 64 bytes, 16 of the shorter ones.
 constexpr int register_rows = vector_bytes == 64 ? 14 : 6;
 
-typedef float Vector __attribute__((vector_size(vector_bytes)));
+using Vector = Lanes<float>::Vector;
 typedef float Unaligned __attribute__((vector_size(vector_bytes), aligned(4), may_alias));
-typedef std::uint32_t Bits __attribute__((vector_size(vector_bytes)));
-typedef std::uint16_t Narrow __attribute__((vector_size(vector_bytes / 2), aligned(2), may_alias));
-
-inline Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-inline Vector load(const bf16* from) {
-  return reinterpret_cast<Vector>(__builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Bits) << 16);
-}
-inline void store(Vector v, float* to) { *reinterpret_cast<Unaligned*>(to) = v; }
-// As bf16::from_float has it.
-inline void store(Vector v, bf16* to) {
-  const Bits u = reinterpret_cast<Bits>(v);
-  const Bits rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  const Bits bits = (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded;
-  *reinterpret_cast<Narrow*>(to) = __builtin_convertvector(bits, Narrow);
-}
 
 // The first `count` of a vector; zeros for the rest.
 template <class T>
@@ -66,7 +55,7 @@ inline Vector load_some(const T* from, std::int64_t count) {
 
 template <class T>
 inline void store_some(Vector v, T* to, std::int64_t count) {
-  if (count >= lanes) return store(v, to);
+  if (count >= lanes) return store_lanes(to, v);
   for (int i = 0; i < lanes; ++i)
     if (i < count) to[i] = static_cast<T>(v[i]);
 }
@@ -199,13 +188,13 @@ inline void transform_squares(const Squares& squares, const T* images, const T* 
     const T* const later =
         images + squares.pixel(next.image, next.h + squares.pad_h, next.w + squares.pad_w) + channels.begin;
     const auto put = [&](std::int64_t c) {
-      return [=](int i, int j, Vector v) { store(v, to + (i * patch + j) * planes_of.plane + c); };
+      return [=](int i, int j, Vector v) { store_lanes(to + (i * patch + j) * planes_of.plane + c, v); };
     };
     std::int64_t c = 0;
     if (corner.h >= 0 && corner.h + side <= squares.h && corner.w >= 0 && corner.w + side <= squares.w)
       for (; c + lanes <= count; c += lanes) {
         prefetch<false>(squares, later + c);
-        transform<Line>([&](int i, int j) { return load(first + i * row + j * squares.channels + c); }, put(c));
+        transform<Line>([&](int i, int j) { return load_lanes(first + i * row + j * squares.channels + c); }, put(c));
       }
     if (c == round_up(count, width)) continue;
     const T* pixels[side][side];
@@ -217,7 +206,7 @@ inline void transform_squares(const Squares& squares, const T* images, const T* 
       }
     for (; c + lanes <= count; c += lanes) {
       prefetch<false>(squares, later + c);
-      transform<Line>([&](int i, int j) { return load(pixels[i][j] + c); }, put(c));
+      transform<Line>([&](int i, int j) { return load_lanes(pixels[i][j] + c); }, put(c));
     }
     for (; c < round_up(count, width); c += lanes)
       transform<Line>([&](int i, int j) { return load_some(pixels[i][j] + c, count - c); }, put(c));
@@ -238,22 +227,6 @@ void transform_gradients(const Squares& squares, const T* gradients, const T* ou
 // Terms whose filters are gathered at a time: a line of the cache where terms lie side by side.
 constexpr std::int64_t run = 16;
 
-template <int step, int... i>
-inline void exchange(Vector& a, Vector& b, std::integer_sequence<int, i...>) {
-  const Vector first = __builtin_shufflevector(a, b, ((i & step) == 0 ? i : lanes + i - step)...);
-  b = __builtin_shufflevector(a, b, ((i & step) == 0 ? i + step : lanes + i)...);
-  a = first;
-}
-
-// m[j][i] = m[i][j], one bit of the indices after the other.
-template <int step = 1>
-inline void transpose(Vector (&m)[lanes]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < lanes; ++i)
-    if ((i & step) == 0) exchange<step>(m[i], m[i + step], std::make_integer_sequence<int, lanes>());
-  if constexpr (2 * step < lanes) transpose<2 * step>(m);
-}
-
 // The elements of a panel side by side; zeros where there are no outputs.
 template <class W>
 inline void gather_filters(const Filters<W>& filters, Range terms, Range outputs, float (&block)[taps][run][width]) {
@@ -270,12 +243,12 @@ inline void gather_filters(const Filters<W>& filters, Range terms, Range outputs
 #pragma GCC unroll 16
           for (int k = 0; k < lanes; ++k) {
             const W* const row = from + (o + k) * filters.output + i;
-            square[k] = load(row);
+            square[k] = load_lanes(row);
             __builtin_prefetch(row + run);
           }
-          transpose(square);
+          turn_vectors<1>(square);
 #pragma GCC unroll 16
-          for (int k = 0; k < lanes; ++k) store(square[k], &block[t][i + k][o]);
+          for (int k = 0; k < lanes; ++k) store_lanes(&block[t][i + k][o], square[k]);
         }
       continue;
     }
@@ -288,9 +261,9 @@ inline void gather_filters(const Filters<W>& filters, Range terms, Range outputs
   if constexpr (!std::is_same_v<W, bf16>)
     if (filters.rounded)
       for (float* x = &block[0][0][0]; x < &block[0][0][0] + taps * run * width; x += lanes) {
-        std::uint16_t bits[lanes];
-        store(load(x), reinterpret_cast<bf16*>(bits));
-        store(load(reinterpret_cast<const bf16*>(bits)), x);
+        bf16 rounded[lanes];
+        store_lanes(rounded, load_lanes(x));
+        store_lanes(x, load_lanes(std::as_const(rounded)));
       }
 }
 
@@ -305,8 +278,8 @@ void transform_filters(const Filters<W>& filters, std::int64_t first, const Filt
       for (std::int64_t i = 0; i < terms.size(); ++i)
         for (int o = 0; o < width; o += lanes) {
           float* to = panels.data + (panel * filters.terms + (term + i) * width) + o;
-          transform<FilterLine>([&](int r, int s) { return load(&block[r * 3 + s][i][o]); },
-                                [&](int r, int s, Vector v) { store(v, to + (r * patch + s) * plane); });
+          transform<FilterLine>([&](int r, int s) { return load_lanes(&block[r * 3 + s][i][o]); },
+                                [&](int r, int s, Vector v) { store_lanes(to + (r * patch + s) * plane, v); });
         }
     }
   }
@@ -319,7 +292,7 @@ void multiply_rows(std::int64_t terms, const float* a, std::int64_t lda, const f
                    std::int64_t ldc, bool accumulate) {
   Vector sum[rows][2] = {};
   for (std::int64_t p = 0; p < terms; ++p) {
-    const Vector left = load(b), right = load(b + lanes);
+    const Vector left = load_lanes(b), right = load_lanes(b + lanes);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
       const float factor = transposed ? a[i] : a[i * lda];
@@ -402,9 +375,9 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
       Vector added{};
       if (finish.bias != nullptr) {
         const float* bias = finish.bias + channels.begin + c;
-        added = count >= lanes ? load(bias) : load_some(bias, count);
+        added = count >= lanes ? load_lanes(bias) : load_some(bias, count);
       }
-      transform<ResultLine>([&](int i, int j) { return load(sums + (i * patch + j) * planes_of.plane + c); },
+      transform<ResultLine>([&](int i, int j) { return load_lanes(sums + (i * patch + j) * planes_of.plane + c); },
                             [&](int i, int j, Vector v) {
                               if (i >= rows || j >= columns) return;
                               v += added;
@@ -420,7 +393,7 @@ void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums,
   for (std::int64_t k = 0; k < rows; ++k)
     for (std::int64_t c = 0; c < channels; c += lanes)
       transform<FilterGradientLine>(
-          [&](int r, int s) { return load(sums.at(r * patch + s) + k * sums.row + c); },
+          [&](int r, int s) { return load_lanes(sums.at(r * patch + s) + k * sums.row + c); },
           [&](int r, int s, Vector v) { store_some(v, dw + ((k * 3 + r) * 3 + s) * channels + c, channels - c); });
 }
 
