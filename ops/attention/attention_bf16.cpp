@@ -226,9 +226,10 @@ struct GradBlock : Block {
         _mm512_storeu_si512(weight, narrowed(w[0], w[1]));
         _mm512_storeu_si512(slope, of_key[of]);
       }
-      const Interleaved both(of_key[0], of_key[1]);
-      _mm512_storeu_si512(pair, both.low);
-      _mm512_storeu_si512(pair + vector, both.high);
+      __m512i low, high;
+      interleave(of_key[0], of_key[1], low, high);
+      _mm512_storeu_si512(pair, low);
+      _mm512_storeu_si512(pair + vector, high);
     }
     const std::int64_t written = rounded_up(count, 2);
     std::fill_n(weights + written * vector, (padded - written) * vector, Word(0));
