@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -307,9 +308,12 @@ TEST(DataParallel, DiscardedSumsDoNotReachTheNextGradients) {
 }
 
 TEST(DataParallel, ARankThatDiesFailsTheOthersReduce) {
-  const std::vector<std::string> failures = failures_of_ranks(loopback_groups(3), [](Collective& group) {
+  // A rank that is still comparing the parameters would fail there.
+  std::barrier constructed(3);
+  const std::vector<std::string> failures = failures_of_ranks(loopback_groups(3), [&](Collective& group) {
     Net net({5}, 0);
     DataParallel parallel(group, *net.flat);
+    constructed.arrive_and_wait();
     if (group.rank() == 1) return group.abort("the loss is nan");
     backward(net.loss(1));
     parallel.reduce();
