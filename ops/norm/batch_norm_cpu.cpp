@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "ops/norm/batch_norm_cpu.h"
 
@@ -21,18 +22,15 @@ namespace hearth::kernels {
 namespace {
 
 // What a pass is compiled for.
-template <bool with_residual, bool with_relu>
+template <bool with_residual, bool with_relu, bool streams>
 struct Forward {
-  static constexpr bool residual = with_residual, relu = with_relu;
+  static constexpr bool residual = with_residual, relu = with_relu, streamed = streams;
 };
-template <ReluGate relu_gate, bool with_residual = false>
+template <ReluGate relu_gate, bool with_residual, bool streams>
 struct Backward {
   static constexpr ReluGate gate = relu_gate;
-  static constexpr bool residual = with_residual;
+  static constexpr bool residual = with_residual, streamed = streams;
 };
-
-// Rows whose flags are unpacked at a time: bytes that were stored one by one can be read as vectors only after a while.
-inline std::int64_t rows_of_flags(std::int64_t lanes) { return std::max<std::int64_t>(1, 4096 / lanes); }
 
 }  // namespace
 }  // namespace hearth::kernels
@@ -46,79 +44,85 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-// Eight flags of 0 or 1 to eight bits: the product moves flag j to bit 56 + j.
-inline void pack_flags(const std::uint8_t* flags, std::int64_t bytes, std::uint8_t* bits) {
-  for (std::int64_t i = 0; i < bytes; ++i) {
-    std::uint64_t eight;
-    std::memcpy(&eight, flags + 8 * i, 8);
-    bits[i] = static_cast<std::uint8_t>((eight * 0x0102040810204080ull) >> 56);
-  }
-}
+#include "core/cpu/lanes.inc"
+#include "ops/norm/channel_pairs.inc"
 
-// The inverse, up to scale: a set bit becomes a flag that is not 0.
-inline void unpack_flags(const std::uint8_t* bits, std::int64_t bytes, std::uint8_t* flags) {
-  for (std::int64_t i = 0; i < bytes; ++i) {
-    const std::uint64_t eight = (bits[i] * 0x0101010101010101ull) & 0x8040201008040201ull;
-    std::memcpy(flags + 8 * i, &eight, 8);
-  }
-}
-
-// `flags` is working memory for one row's flags; unused without a mask.
+// Of tables in the order of the pairs of T.
 template <class Variant, class T, class P>
-void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std::uint8_t* mask, std::uint8_t* flags,
-                std::int64_t rows, std::int64_t lanes) {
+void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std::uint8_t* mask, std::int64_t rows,
+                std::int64_t lanes) {
+  constexpr std::int64_t run = 2 * Vectors<P>::lanes, ahead = bytes_ahead / static_cast<std::int64_t>(sizeof(T));
   const P *mean = coefficients, *scale = coefficients + lanes, *shift = coefficients + 2 * lanes;
   const std::int64_t mask_bytes = (lanes + 7) / 8;
   for (std::int64_t row = 0; row < rows; ++row, x += lanes, y += lanes) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < lanes; ++c) {
+    std::int64_t c = 0;
+    for (; c < paired<T>(lanes); c += run) {
+      ask_for<P>(x + c + ahead);
+      if constexpr (Variant::residual) ask_for<P>(residual + c + ahead);
+      const Pair<P> centre = read(mean + c), factor = read(scale + c), term = read(shift + c);
+      Pair<P> value = read(x + c), extra{};
+      if constexpr (Variant::residual) extra = read(residual + c);
+      for (int half = 0; half < 2; ++half) {
+        auto& v = value.part[half];
+        v = (v - centre.part[half]) * factor.part[half] + term.part[half];
+        if constexpr (Variant::residual) v += extra.part[half];
+        // NaN stays.
+        if constexpr (Variant::relu) v = v < 0 ? typename Vectors<P>::Value{} : v;
+      }
+      const std::uint32_t open = write_signs<Variant::streamed>(value, y + c);
+      if (Variant::relu && mask != nullptr) write_mask(open, c, run, mask);
+    }
+    for (; c < lanes; ++c) {
       P value = (cpu::load(x + c) - mean[c]) * scale[c] + shift[c];
       if constexpr (Variant::residual) value += cpu::load(residual + c);
-      // NaN stays.
       if constexpr (Variant::relu) value = value < P(0) ? P(0) : value;
       cpu::store(y + c, value);
+      if (Variant::relu && mask != nullptr) write_mask(cpu::load(y + c) > P(0) ? 1 : 0, c, 1, mask);
     }
     if constexpr (Variant::residual) residual += lanes;
-    if constexpr (Variant::relu) {
-      if (mask == nullptr) continue;
-        // From the row just written, which is still in the nearest cache.
-#pragma omp simd
-      for (std::int64_t c = 0; c < lanes; ++c) flags[c] = cpu::load(y + c) > P(0) ? 1 : 0;
-      pack_flags(flags, mask_bytes, mask);
-      mask += mask_bytes;
-    }
+    if (Variant::relu && mask != nullptr) mask += mask_bytes;
   }
-}
-
-template <ReluGate gate, class P>
-[[gnu::always_inline]] inline P gated(P dy, P centred, P scale, P shift, const std::uint8_t* flag) {
-  if constexpr (gate == ReluGate::from_input)
-    return centred * scale + shift > P(0) ? dy : P(0);
-  else if constexpr (gate == ReluGate::from_mask)
-    return *flag != 0 ? dy : P(0);
-  else
-    return dy;
+  finish_writes<Variant::streamed>();
 }
 
 template <class Variant, class T, class P>
-void grad_rows(const T* x, const T* dy, const P* coefficients, const P* corrections, const std::uint8_t* mask,
-               std::uint8_t* flags, T* dx, T* d_residual, std::int64_t rows, std::int64_t lanes) {
-  const P *mean = coefficients, *scale = coefficients + lanes, *shift = coefficients + 2 * lanes;
-  const P *a = corrections, *b = corrections + lanes;
-  const std::int64_t mask_bytes = (lanes + 7) / 8, group = rows_of_flags(lanes);
+void grad_rows(const T* x, const T* dy, const P* coefficients, const P* corrections, const std::uint8_t* mask, T* dx,
+               T* d_residual, std::int64_t rows, std::int64_t lanes) {
+  constexpr std::int64_t run = 2 * Vectors<P>::lanes, ahead = bytes_ahead / static_cast<std::int64_t>(sizeof(T));
+  constexpr ReluGate gate = Variant::gate;
+  const P *means = coefficients, *scales = coefficients + lanes, *shifts = coefficients + 2 * lanes;
+  const std::int64_t mask_bytes = (lanes + 7) / 8;
   for (std::int64_t row = 0; row < rows; ++row, x += lanes, dy += lanes, dx += lanes) {
-    const std::uint8_t* const open = flags + row % group * mask_bytes * 8;
-    if constexpr (Variant::gate == ReluGate::from_mask)
-      if (row % group == 0) unpack_flags(mask + row * mask_bytes, mask_bytes * std::min(group, rows - row), flags);
-#pragma omp simd
-    for (std::int64_t c = 0; c < lanes; ++c) {
-      const P d = cpu::load(x + c) - mean[c];
-      const P g = gated<Variant::gate>(cpu::load(dy + c), d, scale[c], shift[c], open + c);
-      cpu::store(dx + c, scale[c] * (g - a[c] - d * b[c]));
+    std::int64_t c = 0;
+    for (; c < paired<T>(lanes); c += run) {
+      ask_for<P>(x + c + ahead);
+      ask_for<P>(dy + c + ahead);
+      const Pair<P> mean = read(means + c), scale = read(scales + c), shift = read(shifts + c);
+      const Pair<P> a = read(corrections + c), b = read(corrections + lanes + c), value = read(x + c);
+      Pair<P> g = read(dy + c), result;
+      if constexpr (gate == ReluGate::from_mask) g = where_set<T>(mask, c, g);
+      for (int half = 0; half < 2; ++half) {
+        const auto d = value.part[half] - mean.part[half];
+        if constexpr (gate == ReluGate::from_input)
+          g.part[half] = d * scale.part[half] + shift.part[half] > 0 ? g.part[half] : typename Vectors<P>::Value{};
+        result.part[half] = scale.part[half] * (g.part[half] - a.part[half] - d * b.part[half]);
+      }
+      write_as<Variant::streamed>(result, dx + c);
+      if constexpr (Variant::residual) write_as<Variant::streamed>(g, d_residual + c);
+    }
+    for (; c < lanes; ++c) {
+      const P d = cpu::load(x + c) - means[c];
+      bool open = true;
+      if constexpr (gate == ReluGate::from_input) open = d * scales[c] + shifts[c] > P(0);
+      if constexpr (gate == ReluGate::from_mask) open = (mask[c / 8] >> (c % 8) & 1) != 0;
+      const P g = open ? cpu::load(dy + c) : P(0);
+      cpu::store(dx + c, scales[c] * (g - corrections[c] - d * corrections[lanes + c]));
       if constexpr (Variant::residual) cpu::store(d_residual + c, g);
     }
     if constexpr (Variant::residual) d_residual += lanes;
+    if constexpr (gate == ReluGate::from_mask) mask += mask_bytes;
   }
+  finish_writes<Variant::streamed>();
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -134,6 +138,23 @@ void backwards(const BatchNormPieces& layout, const F& f) {
     const std::int64_t begin = (count - 1 - i) * layout.grain;
     f(begin, std::min(layout.grain, layout.rows - begin));
   });
+}
+
+// Results larger than this leave the caches before they are read again: they are written past them, which spares
+// reading the lines first.
+constexpr std::size_t streamed_bytes = std::size_t{16} << 20;
+
+bool is_streamed(const Tensor& result, const BatchNormPieces& layout) {
+  constexpr std::size_t line = 64;
+  const auto row_bytes = static_cast<std::size_t>(layout.lanes) * size_of(result.dtype());
+  return result.byte_size() >= streamed_bytes && row_bytes % line == 0 &&
+         reinterpret_cast<std::uintptr_t>(result.bytes()) % line == 0;
+}
+
+// f.operator()<value>(), for a value known at run time.
+template <class F>
+void with_flag(bool value, const F& f) {
+  value ? f.template operator()<true>() : f.template operator()<false>();
 }
 
 template <class P>
@@ -182,29 +203,23 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
   visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     cpu::Scratch scratch;
-    const P* const table = layout.folded<P>(scratch, coefficients);
+    P* const table = scratch.take<P>(3 * lanes);
+    HEARTH_ISA_CALL(arrange<T>, layout.folded<P>(scratch, coefficients), 3, lanes, table);
     const T* const values = x.data<T>();
     const T* const extra = residual.defined() ? residual.data<T>() : nullptr;
     T* const result = y.data<T>();
     std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
-    backwards(layout, [&](std::int64_t begin, std::int64_t rows) {
-      const std::int64_t at = begin * lanes;
-      cpu::Scratch local;
-      auto* const flags = local.take<std::uint8_t>(mask_bytes * 8);
-      std::fill_n(flags + mask_bytes * 8 - 8, 8, std::uint8_t{0});
-      std::uint8_t* const row_bits = bits == nullptr ? nullptr : bits + begin * mask_bytes;
-      const auto run = [&]<class Variant>(Variant) {
+    const auto run = [&]<class Variant>(Variant) {
+      backwards(layout, [&](std::int64_t begin, std::int64_t rows) {
+        const std::int64_t at = begin * lanes;
         HEARTH_ISA_CALL(apply_rows<Variant>, values + at, Variant::residual ? extra + at : nullptr, table, result + at,
-                        row_bits, flags, rows, lanes);
-      };
-      if (extra != nullptr && relu)
-        run(Forward<true, true>{});
-      else if (extra != nullptr)
-        run(Forward<true, false>{});
-      else if (relu)
-        run(Forward<false, true>{});
-      else
-        run(Forward<false, false>{});
+                        bits == nullptr ? nullptr : bits + begin * mask_bytes, rows, lanes);
+      });
+    };
+    with_flag(extra != nullptr, [&]<bool added>() {
+      with_flag(relu, [&]<bool rectified>() {
+        with_flag(is_streamed(y, layout), [&]<bool streamed>() { run(Forward<added, rectified, streamed>{}); });
+      });
     });
   });
 }
@@ -240,35 +255,28 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
   visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     cpu::Scratch scratch;
-    const P* const table = layout.folded<P>(scratch, saved.coefficients);
-    const P* correction = nullptr;
-    if (corrections.defined()) {
-      correction = layout.folded<P>(scratch, corrections);
-    } else {
-      P* const zeros = scratch.take<P>(2 * lanes);
-      std::fill_n(zeros, 2 * lanes, P(0));
-      correction = zeros;
-    }
+    P *const table = scratch.take<P>(3 * lanes), *const correction = scratch.take<P>(2 * lanes);
+    HEARTH_ISA_CALL(arrange<T>, layout.folded<P>(scratch, saved.coefficients), 3, lanes, table);
+    if (corrections.defined())
+      HEARTH_ISA_CALL(arrange<T>, layout.folded<P>(scratch, corrections), 2, lanes, correction);
+    else
+      std::fill_n(correction, 2 * lanes, P(0));
     const T *values = x.data<T>(), *gradient = dy.data<T>();
     T* const out = dx.data<T>();
     T* const extra = d_residual.defined() ? d_residual.data<T>() : nullptr;
     const std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
-    backwards(layout, [&](std::int64_t begin, std::int64_t rows) {
-      const std::int64_t at = begin * lanes;
-      cpu::Scratch local;
-      auto* const flags = local.take<std::uint8_t>(rows_of_flags(lanes) * mask_bytes * 8);
-      const std::uint8_t* const row_bits = bits == nullptr ? nullptr : bits + begin * mask_bytes;
-      with_gate(saved.gate, [&]<ReluGate g>() {
-        const auto run = [&]<class Variant>(Variant) {
-          HEARTH_ISA_CALL(grad_rows<Variant>, values + at, gradient + at, table, correction, row_bits, flags, out + at,
-                          Variant::residual ? extra + at : nullptr, rows, lanes);
-        };
-        if (extra != nullptr) {
-          using Both = Backward<g, true>;
-          run(Both{});
-        } else {
-          run(Backward<g>{});
-        }
+    const auto run = [&]<class Variant>(Variant) {
+      backwards(layout, [&](std::int64_t begin, std::int64_t rows) {
+        const std::int64_t at = begin * lanes;
+        HEARTH_ISA_CALL(grad_rows<Variant>, values + at, gradient + at, table, correction,
+                        bits == nullptr ? nullptr : bits + begin * mask_bytes, out + at,
+                        Variant::residual ? extra + at : nullptr, rows, lanes);
+      });
+    };
+    with_gate(saved.gate, [&]<ReluGate gate>() {
+      with_flag(extra != nullptr, [&]<bool added>() {
+        with_flag(is_streamed(dx, layout) && (!added || is_streamed(d_residual, layout)),
+                  [&]<bool streamed>() { run(Backward<gate, added, streamed>{}); });
       });
     });
   });

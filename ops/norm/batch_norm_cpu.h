@@ -12,6 +12,10 @@
 
 namespace hearth::kernels {
 
+/// How far on the next lines are asked for. The processor alone asks for too few, of sums because it follows too few of
+/// the rows that are read at a time, of the others because it looks ahead of too few instructions.
+constexpr std::int64_t bytes_ahead = 4096;
+
 struct BatchNormPieces : FoldedRows {
   std::int64_t block_rows;  ///< whose sums are kept in the low-precision type
   std::int64_t chunk_rows;  ///< of one piece of parallel work of a sum

@@ -5,19 +5,9 @@
 #include <cstring>
 
 #include "core/cpu/element.h"
+#include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "ops/norm/batch_norm_cpu.h"
-
-#ifndef HEARTH_ISA_NAMESPACE
-namespace hearth::kernels {
-namespace {
-
-// How far on the next lines are asked for. The processor alone follows too few of the rows that are read at a time.
-constexpr std::int64_t bytes_ahead = 4096;
-
-}  // namespace
-}  // namespace hearth::kernels
-#endif
 
 namespace hearth {}
 
@@ -27,139 +17,8 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
-// What a vector of P is read from and selected by.
-template <class P>
-struct Vectors {
-  using Bits = std::conditional_t<sizeof(P) == 8, std::uint64_t, std::uint32_t>;
-  using Value [[gnu::vector_size(HEARTH_ISA_VECTOR_BYTES)]] = P;
-  using Mask [[gnu::vector_size(HEARTH_ISA_VECTOR_BYTES)]] = Bits;
-  static constexpr std::int64_t lanes = HEARTH_ISA_VECTOR_BYTES / sizeof(P);
-};
-
-// Two vectors hold 2 * lanes neighbours: in order, but of 16-bit types the even ones and the odd ones, which are the
-// halves of 32-bit words and so need no shuffling. Tables of values per channel are brought into the same order.
-template <class P>
-struct Pair {
-  typename Vectors<P>::Value part[2];
-};
-
-template <class V, class T>
-HEARTH_ALWAYS_INLINE V read_bits(const T* from) {
-  V v;
-  std::memcpy(&v, from, sizeof(v));
-  return v;
-}
-
-template <class P>
-HEARTH_ALWAYS_INLINE Pair<P> read(const P* from) {
-  using V = typename Vectors<P>::Value;
-  return {{read_bits<V>(from), read_bits<V>(from + Vectors<P>::lanes)}};
-}
-
-HEARTH_ALWAYS_INLINE Pair<float> read(const bf16* from) {
-  using V = Vectors<float>::Value;
-  const auto words = read_bits<Vectors<float>::Mask>(from);
-  return {{reinterpret_cast<V>(words << 16), reinterpret_cast<V>(words & 0xffff0000u)}};
-}
-
-HEARTH_ALWAYS_INLINE Vectors<float>::Value from_f16(Vectors<float>::Mask bits) {
-  // As f16::to_float.
-  using V = Vectors<float>::Value;
-  using Signed [[gnu::vector_size(HEARTH_ISA_VECTOR_BYTES)]] = std::int32_t;
-  const Vectors<float>::Mask sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
-  const V subnormal = __builtin_convertvector(reinterpret_cast<Signed>(magnitude), V) * 0x1p-24f;
-  Vectors<float>::Mask u = (magnitude << 13) + (magnitude >= 0x7c00u ? 0x70000000u : 0x38000000u);
-  u = magnitude < 0x400u ? reinterpret_cast<Vectors<float>::Mask>(subnormal) : u;
-  return reinterpret_cast<V>(u | sign);
-}
-
-HEARTH_ALWAYS_INLINE Pair<float> read(const f16* from) {
-  const auto words = read_bits<Vectors<float>::Mask>(from);
-  return {{from_f16(words & 0xffffu), from_f16(words >> 16)}};
-}
-
-template <class P>
-HEARTH_ALWAYS_INLINE void write(const Pair<P>& pair, P* into) {
-  std::memcpy(into, &pair, sizeof(pair));
-}
-
-// Lanes that the pairs of T cover.
-template <class T>
-constexpr std::int64_t paired(std::int64_t lanes) {
-  return lanes - lanes % (2 * Vectors<acc_t<T>>::lanes);
-}
-
-// Where the value of lane `i` stands within its pair.
-template <class T>
-constexpr std::int64_t place_of(std::int64_t i) {
-  constexpr std::int64_t half = Vectors<acc_t<T>>::lanes;
-  return sizeof(T) > 2 ? i : i / 2 + i % 2 * half;
-}
-
-// `values` of `lanes` lanes each in the order of the pairs of T.
-template <class T, class P>
-void arrange(const P* values, std::int64_t count, std::int64_t lanes, P* into) {
-  constexpr std::int64_t run = 2 * Vectors<acc_t<T>>::lanes;
-  for (; count > 0; --count, values += lanes, into += lanes) {
-    std::int64_t c = 0;
-    for (; c < paired<T>(lanes); c += run)
-      for (std::int64_t i = 0; i < run; ++i) into[c + place_of<T>(i)] = values[c + i];
-    std::copy(values + c, values + lanes, into + c);
-  }
-}
-
-// The inverse, in place.
-template <class T, class P>
-void restore(P* values, std::int64_t count, std::int64_t lanes) {
-  constexpr std::int64_t run = 2 * Vectors<acc_t<T>>::lanes;
-  if (sizeof(T) > 2) return;
-  for (; count > 0; --count, values += lanes) {
-    for (std::int64_t c = 0; c < paired<T>(lanes); c += run) {
-      P ordered[run];
-      for (std::int64_t i = 0; i < run; ++i) ordered[i] = values[c + place_of<T>(i)];
-      std::copy_n(ordered, run, values + c);
-    }
-  }
-}
-
-// The bit of every lane of a pair of T, in the order of the pair.
-template <class T, class P>
-struct LaneBits {
-  static constexpr std::int64_t lanes = Vectors<P>::lanes;
-  alignas(HEARTH_ISA_VECTOR_BYTES) typename Vectors<P>::Bits bit[2 * lanes];
-  constexpr LaneBits() : bit() {
-    for (std::int64_t i = 0; i < 2 * lanes; ++i) bit[place_of<T>(i)] = typename Vectors<P>::Bits{1} << i;
-  }
-};
-
-// `pair` where the bit of the lane is set, else 0; the pair's first lane has bit `at`.
-template <class T, class P>
-HEARTH_ALWAYS_INLINE Pair<P> where_set(const std::uint8_t* bits, std::int64_t at, const Pair<P>& pair) {
-  using V = Vectors<P>;
-  constexpr std::int64_t run = 2 * V::lanes;
-  std::uint32_t word = 0;
-  if constexpr (run >= 8) {
-    std::memcpy(&word, bits + at / 8, run / 8);
-  } else {
-    word = bits[at / 8] >> (at % 8);
-  }
-  static constexpr LaneBits<T, P> table{};
-  const typename V::Mask all = typename V::Mask{} + static_cast<typename V::Bits>(word);
-  Pair<P> result;
-  for (int half = 0; half < 2; ++half) {
-    const auto bit = read_bits<typename V::Mask>(table.bit + half * V::lanes);
-    result.part[half] = (all & bit) != 0 ? pair.part[half] : typename V::Value{};
-  }
-  return result;
-}
-
-// Asks for the lines of a pair.
-template <class P, class T>
-HEARTH_ALWAYS_INLINE void ask_for(const T* from) {
-  constexpr std::int64_t line = 64 / sizeof(T), run = 2 * Vectors<P>::lanes;
-#pragma GCC unroll 4
-  for (std::int64_t i = 0; i < run; i += line) __builtin_prefetch(from + i);
-}
+#include "core/cpu/lanes.inc"
+#include "ops/norm/channel_pairs.inc"
 
 // Whole groups of rows that make up `bytes_ahead`.
 template <class T>

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <random>
 #include <vector>
 
 #include "autograd/backward.h"
@@ -350,12 +352,72 @@ TEST(BatchNorm, RunningStatisticsFollowPyTorch) {
   EXPECT_EQ(mean.to_doubles(), before);
 }
 
+// In vectors, and in the channels behind the last of them. The gradient of NaN, of -1 and of -0 is 0.
 TEST(BatchNorm, ReluLetsNotANumberThrough) {
-  const Tensor x = Tensor::of<float>({2, 1}, {std::nanf(""), 1.0f});
-  const Tensor y =
-      batch_norm(x, Tensor::full({1}, 1.0), Tensor::zeros({1}), {.training = false, .activation = Activation::relu},
-                 Tensor::zeros({1}), Tensor::full({1}, 1.0));
-  EXPECT_TRUE(std::isnan(y.to_doubles()[0]));
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const std::int64_t channels : {1, 64, 133}) {
+      const Shape shape{4, channels};
+      const DType wide = wide_of(dtype);
+      const double rows[] = {std::nan(""), 1, -1, -0.0};
+      const Tensor x = Tensor::empty(shape, dtype), residual = requires_grad(Tensor::zeros(shape, dtype));
+      for (int row = 0; row < 4; ++row) x.slice(0, row, row + 1).fill_(rows[row]);
+      const Tensor y = batch_norm(x, Tensor::full({channels}, 1.0, wide), Tensor::zeros({channels}, wide),
+                                  {.training = false, .activation = Activation::relu}, Tensor::zeros({channels}, wide),
+                                  Tensor::full({channels}, 1.0, wide), residual);
+      backward(y, Tensor::full(shape, 3.0, dtype));
+      const std::vector<double> values = y.to_doubles(), gradient = grad_of(residual).to_doubles();
+      for (std::int64_t i = 0; i < 4 * channels; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const std::int64_t row = i / channels;
+        ASSERT_EQ(std::isnan(values[at]), row == 0) << shape << dtype << i;
+        ASSERT_TRUE(row < 2 || values[at] == 0) << shape << dtype << i;
+        ASSERT_EQ(gradient[at], row == 1 ? 3.0 : 0.0) << shape << dtype << i;
+      }
+    }
+}
+
+// Results of 16 MiB and more are written past the caches.
+TEST(BatchNorm, LargeResultsAreThoseOfTheirParts) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    constexpr std::int64_t channels = 96;
+    const std::int64_t rows = (std::int64_t{17} << 20) / channels / static_cast<std::int64_t>(size_of(dtype));
+    std::minstd_rand random;
+    const auto draw = [&](std::int64_t count, DType type) {
+      std::vector<float> values(static_cast<std::size_t>(count * channels));
+      for (float& value : values) value = std::uniform_real_distribution<float>(-1, 1)(random);
+      return Tensor::of({count, channels}, values).to(type);
+    };
+    const Tensor x = draw(rows, dtype), residual = draw(rows, dtype), dy = draw(rows, dtype);
+    const Tensor table = draw(4, DType::f32), sums = draw(2, DType::f32);
+    struct Results {
+      Tensor y, mask, dx, d_residual;
+    };
+    const auto run = [&](std::int64_t begin, std::int64_t end) {
+      cpu::Stream stream;
+      const auto part = [&](const Tensor& t) { return t.slice(0, begin, end); };
+      const Shape shape{end - begin, channels};
+      const Results r{Tensor::empty(shape, dtype), Tensor::zeros({end - begin, channels / 8}, DType::u8),
+                      Tensor::empty(shape, dtype), Tensor::empty(shape, dtype)};
+      kernels::batch_norm(stream, part(x), table, part(residual), true, r.y, r.mask);
+      const Tensor seen = part(x);
+      kernels::batch_norm_grad(stream, {seen, table, kernels::ReluGate::from_mask, r.mask}, part(dy), sums, r.dx,
+                               r.d_residual);
+      return r;
+    };
+    const std::int64_t half = rows / 2;
+    const Results all = run(0, rows), first = run(0, half), second = run(half, rows);
+    const auto same = [&](Tensor Results::*which) {
+      const Tensor& whole = all.*which;
+      const std::byte* const bytes = whole.bytes();
+      const std::size_t size = (first.*which).byte_size();
+      return std::memcmp(bytes, (first.*which).bytes(), size) == 0 &&
+             std::memcmp(bytes + size, (second.*which).bytes(), (second.*which).byte_size()) == 0;
+    };
+    EXPECT_TRUE(same(&Results::y)) << dtype;
+    EXPECT_TRUE(same(&Results::mask)) << dtype;
+    EXPECT_TRUE(same(&Results::dx)) << dtype;
+    EXPECT_TRUE(same(&Results::d_residual)) << dtype;
+  }
 }
 
 TEST(BatchNorm, EmptyTensorsAreLegalWhereDefined) {
