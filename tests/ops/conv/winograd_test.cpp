@@ -132,7 +132,7 @@ TEST_F(Winograd, TakesBf16WhereItBeatsPairs) {
   for (const Pass pass : all_passes) {
     const bool tiles = cpu::amx::unsupported().empty();
     EXPECT_EQ(taken(shape(16, 56, 56, 64, 64, 3, 3, 1, 1), pass), !tiles);
-    EXPECT_EQ(taken(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass), !tiles);
+    EXPECT_EQ(taken(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass), !tiles && pass != Pass::backward_weights);
     EXPECT_EQ(taken(shape(16, 8, 8, 128, 128, 3, 3, 1, 1), pass), !tiles);
     EXPECT_FALSE(taken(shape(16, 7, 7, 512, 512, 3, 3, 1, 1), pass));
     EXPECT_FALSE(taken(shape(16, 4, 4, 256, 256, 3, 3, 1, 1), pass));
