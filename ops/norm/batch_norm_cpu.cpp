@@ -69,7 +69,7 @@ void apply_rows(const T* x, const T* residual, const P* coefficients, T* y, std:
         // NaN stays.
         if constexpr (Variant::relu) v = v < 0 ? typename Vectors<P>::Value{} : v;
       }
-      const std::uint32_t open = write_signs<Variant::streamed>(value, y + c);
+      const std::uint32_t open = write_as<Variant::streamed>(value, y + c);
       if (Variant::relu && mask != nullptr) write_mask(open, c, run, mask);
     }
     for (; c < lanes; ++c) {
