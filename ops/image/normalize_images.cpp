@@ -7,11 +7,9 @@
 #include <memory>
 
 #include "autograd/record.h"
-#include "core/build.h"
 #include "core/profiler.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
-#include "ops/cudnn/library.h"
 #include "ops/image/padded_images.h"
 
 namespace hearth {
@@ -66,20 +64,11 @@ Tensor as_padded(const Tensor& y, std::int64_t channels) {
   return Tensor::view(marked, y.shape().with(3, channels), y.strides(), 0, y.dtype(), y.device());
 }
 
-bool has_library() {
-#if HEARTH_HAS_CUDA
-  return cuda::dnn::why_absent().empty();
-#else
-  return false;
-#endif
-}
-
 }  // namespace
 
 std::int64_t detail::pixel_capacity(DType dtype, std::int64_t channels, Device device) {
   if (!device.is_cuda() || size_of(dtype) != 2 || channels >= tensor_core_channels) return channels;
-  const bool by_library = dtype == DType::f16 && channels <= library_channels_f16 && has_library();
-  return by_library ? library_channels_f16 : tensor_core_channels;
+  return channels <= stem_channels ? stem_channels : tensor_core_channels;
 }
 
 bool detail::is_padded(const Tensor& x) {

@@ -105,22 +105,21 @@ __global__ void normalize_images_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
   }
 }
 
-/// The same for three channels with room for a pack, which is a pixel: a thread makes several, whose bytes are asked
+/// The same for three channels with room for a fourth, of 16 bits: a thread makes several pixels, whose bytes are asked
 /// for at once.
-constexpr int rgb_channels = 3;
+constexpr int rgb_channels = 3, rgb_room = static_cast<int>(detail::stem_channels);
 constexpr int rgb_pixels_each = 4;
 
 template <class T>
 __global__ void normalize_rgb_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
   const float* const values = copied_values(p);
   const Mixture mixture(p);
-  constexpr int pack = pack_size<T>;
   const int threads = static_cast<int>(blockDim.x), step = threads * rgb_pixels_each;
   for (int image = static_cast<int>(blockIdx.y); image < p.images; image += static_cast<int>(gridDim.y)) {
     const int other = p.images - 1 - image;
     const bool mixes = p.lambda != nullptr && other != image;
     const Source own(p, image), partner(p, other);
-    T* const result = y + static_cast<std::int64_t>(image) * p.image_pixels * pack;
+    T* const result = y + static_cast<std::int64_t>(image) * p.image_pixels * rgb_room;
     for (int first = static_cast<int>(blockIdx.x) * step + static_cast<int>(threadIdx.x); first < p.image_pixels;
          first += static_cast<int>(gridDim.x) * step) {
       int byte[rgb_pixels_each][rgb_channels];
@@ -137,7 +136,7 @@ __global__ void normalize_rgb_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
         if (pixel >= p.image_pixels) break;
         const bool erased = own.erases(p, pixel), mixed = mixes && mixture.holds(p, pixel),
                    partner_erased = mixed && partner.erases(p, pixel);
-        acc_t<T> wide[pack] = {};
+        acc_t<T> wide[rgb_channels];
         HEARTH_UNROLL
         for (int channel = 0; channel < rgb_channels; ++channel) {
           const float* const become = values + pixel_values * channel;
@@ -146,7 +145,8 @@ __global__ void normalize_rgb_kernel(HEARTH_GRID_CONSTANT(Pixels) p, T* y) {
           const int other_byte = partner.pixels[pixel * rgb_channels + channel];
           wide[channel] = mixture.mix(wide[channel], partner_erased ? 0.0f : become[other_byte]);
         }
-        store_unit(result + static_cast<std::int64_t>(pixel) * pack, wide);
+        store_pack(result + static_cast<std::int64_t>(pixel) * rgb_room,
+                   Pack<T, rgb_room>{cast_down<T>(wide[0]), cast_down<T>(wide[1]), cast_down<T>(wide[2])});
       }
     }
   }
@@ -171,20 +171,19 @@ void normalize_images(cuda::Stream& stream, const PixelsShape& s, const Tensor& 
   visit_dtype("normalize_images", y.dtype(), Floats{}, [&]<class T>() {
     const std::int64_t elements = s.h * s.w * s.channel_capacity;
     p.packed = packs_fit(y.data<T>(), elements);
-    const std::int64_t units = elements / (p.packed ? pack_size<T> : 1);
     // Enough blocks to fill a device, each with several images, so that the values are copied seldom.
     constexpr std::int64_t max_blocks = 4096;
-    const auto run = [&](auto kernel, std::int64_t units_each) {
-      const unsigned along = blocks_for(units, element_block * units_each, 64);
+    const auto run = [&](auto kernel, std::int64_t elements_each) {
+      const unsigned along = blocks_for(elements, element_block * elements_each, 64);
       const dim3 grid(along, blocks_for(s.n, 1, max_blocks / along));
       launch(stream, "normalize_images", {grid, element_block, shared, bytes_of(pixels, values, erased, lambda, y)},
              kernel, p, y.data<T>());
     };
     if constexpr (sizeof(T) == 2) {
-      if (p.packed && s.c == rgb_channels && s.channel_capacity == pack_size<T>)
-        return run(normalize_rgb_kernel<T>, rgb_pixels_each);
+      if (s.c == rgb_channels && s.channel_capacity == rgb_room && packs_fit(y.data<T>(), 0))
+        return run(normalize_rgb_kernel<T>, rgb_pixels_each * rgb_room);
     }
-    run(normalize_images_kernel<T>, 1);
+    run(normalize_images_kernel<T>, p.packed ? pack_size<T> : 1);
   });
 }
 

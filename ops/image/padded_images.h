@@ -14,12 +14,11 @@ namespace detail {
 
 /// Tensor cores read 8 channels at a time. Of fewer, zeros are added to images and filters: the sums stay the same.
 constexpr std::int64_t tensor_core_channels = 8;
-/// cuDNN has kernels for first convolutions in f16 that read 4: on an H200 a third of the time of 8 (forward 0.41 ms
-/// for 1.22 in ResNet-50 at 256 images, the filters' gradient 0.41 for 0.92). In bf16 it has none.
-constexpr std::int64_t library_channels_f16 = 4;
+/// The kernels for first convolutions (ops/conv/stem.h) read 4, and others copy what they need.
+constexpr std::int64_t stem_channels = 4;
 
-/// How large, in channels, pixels should be for conv2d to read them without a copy: for fewer than tensor_core_channels
-/// in f16 or bf16 on a CUDA device that, or library_channels_f16 where the library is there; else `channels`.
+/// How large, in channels, pixels should be for conv2d to read them without a copy: in f16 or bf16 on a CUDA device
+/// stem_channels, or tensor_core_channels for more than that and fewer than those; else `channels`.
 std::int64_t pixel_capacity(DType dtype, std::int64_t channels, Device device);
 
 /// normalize_images() into pixels of `room` channels, 0 for no more than the image has; what lies behind them is zeros,

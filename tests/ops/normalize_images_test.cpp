@@ -29,7 +29,8 @@ const Case cases[] = {
     {"more than one block an image", {2, 40, 37, 3}, 0, true, true},
     {"more than one block an image, with room for 8", {3, 40, 37, 3}, 8, true, true, true},
     {"a box mixed", {5, 8, 8, 3}, 0, false, true, true},
-    {"a box mixed, odd, with boxes erased", {3, 7, 5, 3}, 8, true, true, true},
+    {"a box mixed, odd, with boxes erased", {3, 7, 5, 3}, 4, true, true, true},
+    {"more than one block an image, with room for 4", {3, 40, 37, 3}, 4, true, true, true},
     {"more channels than shared memory takes", {2, 3, 3, 40}, 0, true, true},
 };
 
@@ -109,27 +110,28 @@ OP_TEST(NormalizeImages) {
 }
 
 OP_TEST(NormalizeImagesRoom) {
-  check(
-      [](Draw& draw) {
-        const Inputs in = draw_inputs(draw, {"", {3, 4, 3, 3}, 8, true, true});
-        const Tensor y = detail::normalize_images(in.pixels, in.values, in.options, in.channel_capacity);
-        EXPECT_EQ(y.shape(), in.pixels.shape());
-        EXPECT_EQ(y.strides()[2], 8);
-        EXPECT_TRUE(detail::is_padded(y));
-        // The whole pixels: what lies behind the channels is zeros.
-        return Tensor::view(y.storage(), {36, 8}, contiguous_strides({36, 8}), 0, y.dtype(), y.device());
-      },
-      [](Draw& draw) {
-        const std::vector<double> channels = naive(draw_inputs(draw, {"", {3, 4, 3, 3}, 8, true, true}));
-        std::vector<double> y;
-        for (std::size_t i = 0; i < channels.size(); i += 3) {
-          y.insert(y.end(), channels.begin() + static_cast<std::ptrdiff_t>(i),
-                   channels.begin() + static_cast<std::ptrdiff_t>(i) + 3);
-          y.insert(y.end(), 5, 0.0);
-        }
-        return y;
-      },
-      {.no_gradient = true});
+  for (const std::int64_t room : {4, 8})
+    check(
+        [&](Draw& draw) {
+          const Inputs in = draw_inputs(draw, {"", {3, 4, 3, 3}, room, true, true});
+          const Tensor y = detail::normalize_images(in.pixels, in.values, in.options, in.channel_capacity);
+          EXPECT_EQ(y.shape(), in.pixels.shape());
+          EXPECT_EQ(y.strides()[2], room);
+          EXPECT_TRUE(detail::is_padded(y));
+          // The whole pixels: what lies behind the channels is zeros.
+          return Tensor::view(y.storage(), {36, room}, contiguous_strides({36, room}), 0, y.dtype(), y.device());
+        },
+        [&](Draw& draw) {
+          const std::vector<double> channels = naive(draw_inputs(draw, {"", {3, 4, 3, 3}, room, true, true}));
+          std::vector<double> y;
+          for (std::size_t i = 0; i < channels.size(); i += 3) {
+            y.insert(y.end(), channels.begin() + static_cast<std::ptrdiff_t>(i),
+                     channels.begin() + static_cast<std::ptrdiff_t>(i) + 3);
+            y.insert(y.end(), static_cast<std::size_t>(room - 3), 0.0);
+          }
+          return y;
+        },
+        {.no_gradient = true});
 }
 
 OP_TEST(NormalizeImagesWithAShareOf0ExchangesTheBox) {

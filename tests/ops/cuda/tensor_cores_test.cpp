@@ -196,10 +196,10 @@ FirstConvolution first_convolution(const Tensor& x, const Tensor& weights) {
 TEST_F(CudaTensorCores, PaddedImagesAreNotCopied) {
   const ForceCandidate force("conv2d", "mma");
   for (const DType dtype : low_precision_types) {
-    const Tensor pixels = Tensor::full({2, 14, 14, 3}, 77, DType::u8, gpu);
-    const Tensor values = numbers({3, 256}, 4, dtype).to(DType::f32).to(gpu);
-    const Tensor w = numbers({16, 7, 7, 3}, 5, dtype).to(DType::f32).to(gpu);
-    EXPECT_EQ(detail::pixel_capacity(dtype, 3, gpu), 8);
+    const Tensor pixels = Tensor::full({2, 14, 14, 5}, 77, DType::u8, gpu);
+    const Tensor values = numbers({5, 256}, 4, dtype).to(DType::f32).to(gpu);
+    const Tensor w = numbers({16, 7, 7, 5}, 5, dtype).to(DType::f32).to(gpu);
+    EXPECT_EQ(detail::pixel_capacity(dtype, 5, gpu), 8);
     EXPECT_EQ(detail::pixel_capacity(dtype, 8, gpu), 8);
     const Tensor dense = normalize_images(pixels, values, {.dtype = dtype});
     const Tensor padded = detail::normalize_images(pixels, values, {.dtype = dtype}, 8);
