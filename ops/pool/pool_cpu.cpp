@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
@@ -64,6 +65,39 @@ struct Window {
   std::int64_t rows, columns, first;
 };
 
+// GCC makes of comparisons and conversions of vectors more instructions than there are.
+
+/// `best` and the position `at` of it become `value` and `tap` where that is larger, or the first NaN.
+template <class Vector, class Indices, class Index>
+HEARTH_ALWAYS_INLINE void take_larger(Vector& best, Indices& at, Vector value, Index tap) {
+#if HEARTH_ISA_VECTOR_BYTES == 64
+  if constexpr (sizeof(Index) == 4) {
+    const __m512 before = reinterpret_cast<__m512>(best), now = reinterpret_cast<__m512>(value);
+    const __mmask16 number = _mm512_cmp_ps_mask(before, before, _CMP_ORD_Q);
+    const __mmask16 taken = _mm512_mask_cmp_ps_mask(number, now, before, _CMP_NLE_UQ);
+    best = reinterpret_cast<Vector>(_mm512_mask_mov_ps(before, taken, now));
+    at = reinterpret_cast<Indices>(_mm512_mask_set1_epi32(reinterpret_cast<__m512i>(at), taken, tap));
+    return;
+  }
+#endif
+  const auto kept = (value <= best) | (best != best);
+  best = kept ? best : value;
+  at = kept ? at : Indices{} + tap;
+}
+
+/// Positions as they are kept.
+template <class Tap, class Indices>
+HEARTH_ALWAYS_INLINE void store_taps(Tap* into, Indices at) {
+#if HEARTH_ISA_VECTOR_BYTES == 64
+  if constexpr (sizeof(Tap) == 1 && sizeof(at[0]) == 4) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(into),
+                     _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(at)));
+    return;
+  }
+#endif
+  for (std::size_t c = 0; c < sizeof(at) / sizeof(at[0]); ++c) into[c] = static_cast<Tap>(at[c]);
+}
+
 /// The first largest pixel of a window, or its first NaN, for `vectors` vectors of channels.
 template <int vectors, class T, class Tap>
 void max_channels(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) {
@@ -83,20 +117,15 @@ void max_channels(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) 
       const auto tap = static_cast<Index>(window.first + i * s.kernel_w + j);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
-        const auto value = load_lanes(pixel + v * lanes);
-        const auto kept = (value <= best[v]) | (best[v] != best[v]);
-        best[v] = kept ? best[v] : value;
-        at[v] = kept ? at[v] : typename Lanes<Index>::Vector{} + tap;
+        take_larger(best[v], at[v], load_lanes(pixel + v * lanes), tap);
       }
     }
   }
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; ++v) store_lanes(y + v * lanes, best[v]);
   if (taps == nullptr) return;
-  alignas(64) Index chosen[vectors * lanes];
-  std::memcpy(chosen, at, sizeof(chosen));
-#pragma omp simd
-  for (std::int64_t c = 0; c < vectors * lanes; ++c) taps[c] = static_cast<Tap>(chosen[c]);
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) store_taps(taps + v * lanes, at[v]);
 }
 
 /// The same for one channel.
@@ -143,27 +172,62 @@ struct WindowOver {
   Tap tap;
 };
 
+/// Of a vector of channels those values whose kept position is `tap`, zeros for the others.
+template <class Index, class Vector, class Tap>
+HEARTH_ALWAYS_INLINE Vector passed_by(const Tap* chosen, Tap tap, Vector values) {
+#if HEARTH_ISA_VECTOR_BYTES == 64
+  if constexpr (sizeof(Tap) == 1 && sizeof(Index) == 4) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(chosen));
+    const __mmask16 equal = _mm_cmpeq_epi8_mask(bytes, _mm_set1_epi8(static_cast<char>(tap)));
+    return reinterpret_cast<Vector>(_mm512_maskz_mov_ps(equal, reinterpret_cast<__m512>(values)));
+  }
+#elif HEARTH_ISA_VECTOR_BYTES == 32
+  if constexpr (sizeof(Tap) == 1 && sizeof(Index) == 4) {
+    const __m256i taps = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(chosen)));
+    const __m256i equal = _mm256_cmpeq_epi32(taps, _mm256_set1_epi32(tap));
+    return reinterpret_cast<Vector>(_mm256_and_si256(equal, reinterpret_cast<__m256i>(values)));
+  }
+#endif
+  typedef Tap Narrow __attribute__((vector_size(sizeof(Tap) * Lanes<Index>::count)));
+  Narrow taps;
+  std::memcpy(&taps, chosen, sizeof(taps));
+  const auto equal = __builtin_convertvector(taps, typename Lanes<Index>::Vector) == static_cast<Index>(tap);
+  return equal ? values : Vector{};
+}
+
 /// dx [channels] = what `count` windows pass on; the number is known to the compiler, so that sums stay in registers.
 template <int count, class T, class Tap>
 void add_windows(const WindowOver<T, Tap>* windows, std::int64_t channels, T* dx) {
   using A = acc_t<T>;
+  using Index = std::conditional_t<sizeof(A) == 8, std::int64_t, std::int32_t>;
+  using Vector = typename Lanes<A>::Vector;
+  constexpr std::int64_t lanes = Lanes<A>::count;
   WindowOver<T, Tap> w[count];
   for (int i = 0; i < count; ++i) w[i] = windows[i];
-#pragma omp simd
-  for (std::int64_t c = 0; c < channels; ++c) {
-    A sum = w[0].chosen[c] == w[0].tap ? cpu::load(w[0].gradient + c) : A(0);
-    if constexpr (count > 1) sum += w[1].chosen[c] == w[1].tap ? cpu::load(w[1].gradient + c) : A(0);
-    if constexpr (count > 2) sum += w[2].chosen[c] == w[2].tap ? cpu::load(w[2].gradient + c) : A(0);
-    if constexpr (count > 3) sum += w[3].chosen[c] == w[3].tap ? cpu::load(w[3].gradient + c) : A(0);
+  std::int64_t c = 0;
+  for (; c + lanes <= channels; c += lanes) {
+    Vector sum{};
+#pragma GCC unroll 4
+    for (int i = 0; i < count; ++i) {
+      const Vector passed = passed_by<Index>(w[i].chosen + c, w[i].tap, load_lanes(w[i].gradient + c));
+      sum = i == 0 ? passed : sum + passed;
+    }
+    store_lanes(dx + c, sum);
+  }
+  for (; c < channels; ++c) {
+    A sum = 0;
+    for (int i = 0; i < count; ++i) {
+      const A passed = w[i].chosen[c] == w[i].tap ? cpu::load(w[i].gradient + c) : A(0);
+      sum = i == 0 ? passed : sum + passed;
+    }
     cpu::store(dx + c, sum);
   }
 }
 
-/// f(window) for the windows over pixel (row, x).
+/// f(window) for the windows over pixel (row, x): those of `ps` and `qs`.
 template <class T, class Tap, class F>
-void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, F&& f) {
-  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
-  const Range qs = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
+void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Range& ps, const Range& qs,
+                   const Tap* taps, const T* dy, F&& f) {
   for (std::int64_t p = ps.first; p < ps.last; ++p) {
     for (std::int64_t q = qs.first; q < qs.last; ++q) {
       const std::int64_t at = (p * s.q + q) * s.c;
@@ -175,13 +239,14 @@ void visit_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const T
 
 /// dx [C] of pixel (row, x) under any number of windows.
 template <class T, class Tap>
-void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Tap* taps, const T* dy, T* dx) {
+void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, const Range& ps, const Range& qs,
+                      const Tap* taps, const T* dy, T* dx) {
   using A = acc_t<T>;
   for (std::int64_t c0 = 0; c0 < s.c; c0 += channel_block) {
     const std::int64_t width = std::min(channel_block, s.c - c0);
     alignas(64) A sum[channel_block];
     for (std::int64_t c = 0; c < width; ++c) sum[c] = A(0);
-    visit_windows(s, row, x, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
+    visit_windows(s, row, x, ps, qs, taps + c0, dy + c0, [&](const WindowOver<T, Tap>& window) {
       const Tap* chosen = window.chosen;
       const T* gradient = window.gradient;
       const Tap tap = window.tap;
@@ -194,13 +259,14 @@ void add_many_windows(const PoolShape& s, std::int64_t row, std::int64_t x, cons
   }
 }
 
-/// Row `row` of dx of one image.
+/// Row `row` of dx of one image; `columns` [W] are the columns of windows over each pixel.
 template <class T, class Tap>
-void max_grad_row(const PoolShape& s, std::int64_t row, const Tap* taps, const T* dy, T* dx) {
+void max_grad_row(const PoolShape& s, std::int64_t row, const Range* columns, const Tap* taps, const T* dy, T* dx) {
+  const Range ps = windows_over(row, s.stride_h, s.pad_h, s.kernel_h, s.p);
   for (std::int64_t x = 0; x < s.w; ++x, dx += s.c) {
     WindowOver<T, Tap> windows[4];
     int count = 0;
-    visit_windows(s, row, x, taps, dy, [&](const WindowOver<T, Tap>& window) {
+    visit_windows(s, row, x, ps, columns[x], taps, dy, [&](const WindowOver<T, Tap>& window) {
       if (count < 4) windows[count] = window;
       ++count;
     });
@@ -221,7 +287,7 @@ void max_grad_row(const PoolShape& s, std::int64_t row, const Tap* taps, const T
         add_windows<4>(windows, s.c, dx);
         break;
       default:
-        add_many_windows(s, row, x, taps, dy, dx);
+        add_many_windows(s, row, x, ps, columns[x], taps, dy, dx);
         break;
     }
   }
@@ -362,6 +428,8 @@ void max_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
 
 void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const Tensor& dy, const Tensor& dx) {
   if (dx.size() == 0) return;
+  std::vector<Range> columns;
+  for (std::int64_t x = 0; x < s.w; ++x) columns.push_back(windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q));
   visit_dtype("max_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
     visit_taps(taps, [&]<class Tap>() {
       const T* gradient = dy.data<T>();
@@ -369,7 +437,8 @@ void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const
       T* into = dx.data<T>();
       each_row(s.n, s.h, s.w * s.c, [&](std::int64_t n, std::int64_t row) {
         const std::int64_t at = n * s.p * s.q * s.c;
-        HEARTH_ISA_CALL(max_grad_row, s, row, chosen + at, gradient + at, into + (n * s.h + row) * s.w * s.c);
+        HEARTH_ISA_CALL(max_grad_row, s, row, columns.data(), chosen + at, gradient + at,
+                        into + (n * s.h + row) * s.w * s.c);
       });
     });
   });
