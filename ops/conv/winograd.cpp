@@ -24,9 +24,29 @@ std::int64_t block_of(std::int64_t squares, bool by_squares) {
   return std::max(ceil_div(squares, blocks), std::min<std::int64_t>(squares, 12));
 }
 
-Squares squares_of(std::int64_t h, std::int64_t w, std::int64_t channels, std::int64_t pad_h, std::int64_t pad_w,
-                   std::int64_t p, std::int64_t q) {
-  return {h, w, channels, pad_h, pad_w, ceil_div(p, tile), ceil_div(q, tile)};
+/// How results of one axis are cut.
+struct Cut {
+  std::int64_t squares, shorter;
+
+  explicit Cut(std::int64_t results)
+      : squares(ceil_div(results, tile)), shorter(std::min(squares, squares * tile - results)) {}
+};
+
+/// For results of p x q, of all images. Where an image has many squares shorter ones save little.
+Squares squares_of(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t channels, std::int64_t pad_h,
+                   std::int64_t pad_w, std::int64_t p, std::int64_t q) {
+  const Cut down(p), across(q);
+  const bool even = down.squares * across.squares > 32;
+  return {
+      n, h, w, channels, pad_h, pad_w, down.squares, across.squares, even ? 0 : down.shorter, even ? 0 : across.shorter,
+      n};
+}
+
+/// Squares that are taken together, about so many: whole images, sorted as groups, where squares differ in size.
+std::int64_t take_together(Squares& squares, std::int64_t wanted) {
+  if (squares.short_down + squares.short_across == 0) return wanted;
+  squares.group = std::clamp<std::int64_t>(wanted / squares.of_image(), 1, squares.n);
+  return squares.group * squares.of_image();
 }
 
 Planes take_planes(std::int64_t rows, std::int64_t columns, cpu::Scratch& scratch) {
@@ -46,7 +66,6 @@ template <class T, class W>
 class Convolution {
  public:
   struct Operands {
-    std::int64_t n;
     Squares from;  ///< patches of the images
     Squares to;    ///< tiles of the results
     Filters<W> filters;
@@ -57,11 +76,15 @@ class Convolution {
 
   explicit Convolution(const Operands& operands)
       : o_(operands),
-        squares_(o_.n * o_.to.down * o_.to.across),
+        squares_(o_.to.count()),
         by_squares_(squares_ > o_.filters.outputs),
         block_(block_of(squares_, by_squares_)),
         chunks_(ceil_div(o_.filters.outputs, chunk)),
-        filter_size_(FilterPanels::size_of(o_.filters.terms)) {}
+        filter_size_(FilterPanels::size_of(o_.filters.terms)) {
+    if (!by_squares_) return;
+    block_ = take_together(o_.to, block_);
+    o_.from.group = o_.to.group;
+  }
 
   void run() const {
     cpu::Scratch scratch;
@@ -103,7 +126,7 @@ class Convolution {
   void multiply(std::int64_t i, const Planes& images, const FilterPanels& filters, Range squares) const {
     cpu::Scratch own;
     const Planes sums = take_planes(block_, chunk, own);
-    multiply_filters({0, planes}, squares.size(), images, filters, sums);
+    multiply_filters(o_.to, squares, images, filters, sums);
     const Range channels{i * chunk, std::min((i + 1) * chunk, o_.filters.outputs)};
     store_results(o_.to, squares, channels, sums, o_.finish, o_.results);
   }
@@ -120,9 +143,9 @@ class FilterGradient {
  public:
   FilterGradient(const ConvShape& s, const T* x, const T* dy, W* dw)
       : s_(s),
-        from_(squares_of(s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q)),
-        to_(squares_of(s.p, s.q, s.k, 0, 0, s.p, s.q)),
-        squares_(s.n * to_.down * to_.across),
+        from_(squares_of(s.n, s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q)),
+        to_(squares_of(s.n, s.p, s.q, s.k, 0, 0, s.p, s.q)),
+        squares_(to_.count()),
         x_(x),
         dy_(dy),
         dw_(dw) {}
@@ -131,37 +154,44 @@ class FilterGradient {
     cpu::Scratch scratch;
     const T* outside = zeros<T>(std::max(s_.c, s_.k), scratch);
     if (squares_ > s_.k)
-      run_by_squares(outside, scratch);
+      run_by_parts(outside, scratch);
     else
       run_by_filters(outside, scratch);
   }
 
  private:
-  // The sums of all filters are kept, and some squares at a time are added to them.
-  void run_by_squares(const T* outside, cpu::Scratch& scratch) const {
-    const std::int64_t share = std::clamp<std::int64_t>((1 << 19) / (planes * (s_.c + s_.k)), 32, 256);
-    const std::int64_t most = ceil_div(squares_, ceil_div(squares_, share));
-    const Planes sums = take_planes(s_.k, s_.c, scratch);
-    const Planes images = take_planes(most, s_.c, scratch), gradients = take_planes(most, s_.k, scratch);
-    for (std::int64_t first = 0; first < squares_; first += most) {
-      const std::int64_t count = std::min(most, squares_ - first);
-      cpu::parallel_for(count, 4, [&](std::int64_t begin, std::int64_t end) {
-        const Range which{first + begin, first + end};
-        transform_images(from_, x_, outside, which, images.from_row(begin));
-        transform_gradients(to_, dy_, outside, {0, s_.k}, which, gradients.from_row(begin));
-      });
-      cpu::parallel_chunks(planes, [&](std::int64_t i) {
-        multiply_squares({i, i + 1}, s_.k, s_.c, count, gradients, images, sums, first > 0);
-      });
-    }
+  // Parts of the squares, and some filters, are the work of a thread, which takes some squares at a time: what it has
+  // transformed and summed stays in its caches. The parts' sums are added in order.
+  void run_by_parts(const T* outside, cpu::Scratch& scratch) const {
+    const std::int64_t pieces = ceil_div(s_.k, 64), filters = ceil_div(s_.k, pieces);
+    const std::int64_t share = std::clamp<std::int64_t>((1 << 18) / (planes * (s_.c + filters)), 32, 256);
+    Squares from = from_, to = to_;
+    const std::int64_t most = take_together(to, std::min(share, squares_));
+    from.group = to.group;
+    const std::int64_t shares = ceil_div(squares_, most), parts = std::min(ceil_div(at_once, pieces), shares);
+    const Planes sums = take_planes(parts * s_.k, s_.c, scratch);
+    cpu::parallel_chunks(parts * pieces, [&](std::int64_t i) {
+      const std::int64_t part = i / pieces, first = i % pieces * filters;
+      const Range own_filters{first, std::min(first + filters, s_.k)};
+      cpu::Scratch own;
+      const Planes images = take_planes(most, s_.c, own), gradients = take_planes(most, filters, own);
+      const Range own_shares{part * shares / parts, (part + 1) * shares / parts};
+      for (std::int64_t at = own_shares.begin; at < own_shares.end; ++at) {
+        const Range which{at * most, std::min((at + 1) * most, squares_)};
+        transform_images(from, x_, outside, which, images);
+        transform_gradients(to, dy_, outside, own_filters, which, gradients);
+        multiply_squares({0, planes}, own_filters.size(), s_.c, to, which, gradients, images,
+                         sums.from_row(part * s_.k + first), at > own_shares.begin);
+      }
+    });
     cpu::parallel_for(s_.k, 8, [&](std::int64_t begin, std::int64_t end) {
-      store_filters(end - begin, s_.c, sums.from_row(begin), dw_ + begin * taps * s_.c);
+      store_filters(end - begin, s_.c, sums.from_row(begin), {parts, s_.k}, dw_ + begin * taps * s_.c);
     });
   }
 
   // The images of all squares are kept, and some filters at a time are finished.
   void run_by_filters(const T* outside, cpu::Scratch& scratch) const {
-    constexpr std::int64_t filters = 42;
+    const std::int64_t filters = ceil_div(s_.k, round_up(ceil_div(s_.k, 42), at_once));
     const Planes images = take_planes(squares_, s_.c, scratch);
     cpu::parallel_for(squares_, 4, [&](std::int64_t begin, std::int64_t end) {
       transform_images(from_, x_, outside, {begin, end}, images.from_row(begin));
@@ -170,10 +200,13 @@ class FilterGradient {
       cpu::Scratch own;
       const Planes gradients = take_planes(squares_, filters, own), sums = take_planes(filters, s_.c, own);
       transform_gradients(to_, dy_, outside, {begin, end}, {0, squares_}, gradients);
-      multiply_squares({0, planes}, end - begin, s_.c, squares_, gradients, images, sums, false);
-      store_filters(end - begin, s_.c, sums, dw_ + begin * taps * s_.c);
+      multiply_squares({0, planes}, end - begin, s_.c, to_, {0, squares_}, gradients, images, sums, false);
+      store_filters(end - begin, s_.c, sums, {1, 0}, dw_ + begin * taps * s_.c);
     });
   }
+
+  // Pieces of work wanted, at least: as many as threads usually are, or a multiple.
+  static constexpr std::int64_t at_once = 8;
 
   ConvShape s_;
   Squares from_, to_;
@@ -187,9 +220,8 @@ class FilterGradient {
 
 template <class T, class W>
 void forward(const ConvShape& s, const T* x, const W* w, const float* b, bool relu, T* y) {
-  Convolution<T, W>({.n = s.n,
-                     .from = squares_of(s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q),
-                     .to = squares_of(s.p, s.q, s.k, 0, 0, s.p, s.q),
+  Convolution<T, W>({.from = squares_of(s.n, s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q),
+                     .to = squares_of(s.n, s.p, s.q, s.k, 0, 0, s.p, s.q),
                      .filters = {w, 1, taps * s.c, s.c, s.c, s.k, std::is_same_v<T, bf16>},
                      .finish = {b, relu},
                      .images = x,
@@ -200,9 +232,8 @@ void forward(const ConvShape& s, const T* x, const W* w, const float* b, bool re
 // The forward pass of dy, by filters turned by half a circle.
 template <class T, class W>
 void backward_data(const ConvShape& s, const T* dy, const W* w, T* dx) {
-  Convolution<T, W>({.n = s.n,
-                     .from = squares_of(s.p, s.q, s.k, 2 - s.pad_h, 2 - s.pad_w, s.h, s.w),
-                     .to = squares_of(s.h, s.w, s.c, 0, 0, s.h, s.w),
+  Convolution<T, W>({.from = squares_of(s.n, s.p, s.q, s.k, 2 - s.pad_h, 2 - s.pad_w, s.h, s.w),
+                     .to = squares_of(s.n, s.h, s.w, s.c, 0, 0, s.h, s.w),
                      .filters = {w + (taps - 1) * s.c, taps * s.c, 1, -s.c, s.k, s.c, std::is_same_v<T, bf16>},
                      .finish = {},
                      .images = dy,
@@ -241,16 +272,16 @@ HEARTH_INSTANTIATE(bf16, bf16)
 
 std::string why_slower(const ConvShape& s, Pass pass, Rival rival) {
   const bool gradient = pass == Pass::backward_weights, data = pass == Pass::backward_data;
-  const std::int64_t rows = ceil_div(data ? s.h : s.p, tile), columns = ceil_div(data ? s.w : s.q, tile);
-  const auto squares = static_cast<double>(s.n * rows * columns);
+  const Squares cut = squares_of(s.n, 0, 0, 0, 0, 0, data ? s.h : s.p, data ? s.w : s.q);
+  const auto squares = static_cast<double>(cut.count());
+  const auto multiplied =
+      static_cast<double>(s.n * (patch * cut.down - cut.short_down) * (patch * cut.across - cut.short_across));
   // Channels are padded to whole pieces or vectors.
   const auto k = static_cast<double>(pass == Pass::forward ? round_up(s.k, chunk) : s.k);
   const auto c = static_cast<double>(pass == Pass::forward ? s.c : round_up(s.c, data ? chunk : 16));
-  const double products = planes * squares * c * k / 0.88, transformed = squares * (c + k) + c * k;
+  const double products = multiplied * c * k / 0.88, transformed = squares * (c + k) + c * k;
   const double definition = flops_of(s) / 2;
-  // A gradient that keeps its images reads them again for some filters at a time; from the L3 that takes longer.
-  const bool rereads = gradient && squares <= k && planes * squares * c > 1 << 20;
-  const double margin = rival == Rival::f32 || rereads ? 1.25 : 1.1;
+  const double margin = rival == Rival::f32 ? 1.25 : 1.1;
   const bool faster =
       rival == Rival::f32
           ? definition * (gradient ? 1.33 : 1.0) > margin * (products + 300 * transformed)

@@ -23,6 +23,52 @@ constexpr float ab2 = a2 * b2, sum2 = a2 + b2;
 // Of G: one over the products of the differences between a point and the others.
 constexpr float g0 = 1 / ab2, ga = 1 / (2 * a2 * (a2 - b2)), gb = 1 / (2 * b2 * (b2 - a2));
 
+namespace {
+
+// Squares of a group by their results, in their order.
+struct Sizes {
+  std::int64_t first, images;  // squares before the group; its images
+  std::int64_t tall, wide;     // rows of squares with 4 rows, columns with 4 columns
+  std::int64_t tall_narrow, tall_wide, short_wide;
+
+  Sizes(const Squares& s, std::int64_t index) {
+    const std::int64_t before = index / (s.group * s.of_image()) * s.group;
+    first = before * s.of_image(), images = std::min(s.group, s.n - before);
+    tall = s.down - s.short_down, wide = s.across - s.short_across;
+    tall_narrow = images * tall * s.short_across, tall_wide = images * tall * wide;
+    short_wide = images * s.short_down * wide;
+  }
+};
+
+}  // namespace
+
+Squares::Corner Squares::corner(std::int64_t index) const {
+  index = std::min(index, count() - 1);
+  const Sizes sizes(*this, index);
+  std::int64_t i = index - sizes.first;
+  const bool is_tall = i < sizes.tall_narrow + sizes.tall_wide;
+  const std::int64_t narrow_end = sizes.tall_narrow, wide_end = narrow_end + sizes.tall_wide + sizes.short_wide;
+  const bool is_wide = i >= narrow_end && i < wide_end;
+  if (is_wide) i -= is_tall ? narrow_end : narrow_end + sizes.tall_wide;
+  if (i >= wide_end) i -= wide_end;
+  const std::int64_t rows = is_tall ? sizes.tall : short_down, columns = is_wide ? sizes.wide : short_across;
+  const std::int64_t row = i / columns % rows, column = i % columns;
+  const std::int64_t top = is_tall ? row * tile : sizes.tall * tile + row * (tile - 1);
+  const std::int64_t left = is_wide ? column * tile : sizes.wide * tile + column * (tile - 1);
+  return {sizes.first / of_image() + i / columns / rows, top - pad_h, left - pad_w, is_tall ? tile : tile - 1,
+          is_wide ? tile : tile - 1};
+}
+
+Range Squares::in_plane(std::int64_t plane, Range which) const {
+  const bool of_tall = plane / patch == patch - 1, of_wide = plane % patch == patch - 1;
+  const Sizes sizes(*this, which.begin);
+  Range found = which;
+  const std::int64_t wide_begin = sizes.first + sizes.tall_narrow, tall_end = wide_begin + sizes.tall_wide;
+  if (of_wide) found = {std::max(found.begin, wide_begin), std::min(found.end, tall_end + sizes.short_wide)};
+  if (of_tall) found.end = std::min(found.end, tall_end);
+  return {found.begin, std::max(found.begin, found.end)};
+}
+
 }  // namespace hearth::kernels::winograd
 #endif
 
@@ -191,7 +237,10 @@ inline void transform_squares(const Squares& squares, const T* images, const T* 
       return [=](int i, int j, Vector v) { store_lanes(to + (i * patch + j) * planes_of.plane + c, v); };
     };
     std::int64_t c = 0;
-    if (corner.h >= 0 && corner.h + side <= squares.h && corner.w >= 0 && corner.w + side <= squares.w)
+    const std::int64_t rows = Line::from == tile ? corner.rows : side,
+                       columns = Line::from == tile ? corner.columns : side;
+    if (corner.h >= 0 && corner.h + side <= squares.h && corner.w >= 0 && corner.w + side <= squares.w &&
+        rows == side && columns == side)
       for (; c + lanes <= count; c += lanes) {
         prefetch<false>(squares, later + c);
         transform<Line>([&](int i, int j) { return load_lanes(first + i * row + j * squares.channels + c); }, put(c));
@@ -201,7 +250,7 @@ inline void transform_squares(const Squares& squares, const T* images, const T* 
     for (int i = 0; i < side; ++i)
       for (int j = 0; j < side; ++j) {
         const std::int64_t h = corner.h + i, w = corner.w + j;
-        const bool inside = h >= 0 && h < squares.h && w >= 0 && w < squares.w;
+        const bool inside = h >= 0 && h < squares.h && w >= 0 && w < squares.w && i < rows && j < columns;
         pixels[i][j] = inside ? first + i * row + j * squares.channels : outside;
       }
     for (; c + lanes <= count; c += lanes) {
@@ -325,12 +374,12 @@ struct Panels {
   std::int64_t row, panel;
 };
 
-// c[m][n] = or += a b, n being a multiple of `width`.
+// c[m][n] = or += a b, n being a multiple of `width`; without terms zeros.
 template <bool transposed>
 void multiply(std::int64_t m, std::int64_t n, std::int64_t terms, const float* a, std::int64_t lda, Panels b, float* c,
               std::int64_t ldc, bool accumulate) {
   const std::int64_t groups = ceil_div(m, register_rows);
-  for (std::int64_t p = 0; p < terms; p += depth)
+  for (std::int64_t p = 0; p == 0 || p < terms; p += depth)
     for (std::int64_t j = 0; j < n; j += width) {
       const float* panel = b.data + j / width * b.panel + p * b.row;
       std::int64_t i = 0;
@@ -344,19 +393,26 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t terms, const float* a
     }
 }
 
-void multiply_filters(Range which, std::int64_t rows, const Planes& images, const FilterPanels& filters,
+void multiply_filters(const Squares& squares, Range which, const Planes& images, const FilterPanels& filters,
                       const Planes& sums) {
   const std::int64_t plane = FilterPanels::plane_of(filters.terms);
-  for (std::int64_t i = which.begin; i < which.end; ++i)
-    multiply<false>(rows, chunk, filters.terms, images.at(i), images.row,
-                    {filters.data + i * plane, width, filters.terms * width}, sums.at(i), sums.row, false);
+  for (std::int64_t i = 0; i < planes; ++i) {
+    const Range rows = squares.in_plane(i, which);
+    const std::int64_t first = rows.begin - which.begin;
+    multiply<false>(rows.size(), chunk, filters.terms, images.from_row(first).at(i), images.row,
+                    {filters.data + i * plane, width, filters.terms * width}, sums.from_row(first).at(i), sums.row,
+                    false);
+  }
 }
 
-void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
-                      const Planes& images, const Planes& sums, bool accumulate) {
-  for (std::int64_t i = which.begin; i < which.end; ++i)
-    multiply<true>(m, n, squares, gradients.at(i), gradients.row, {images.at(i), images.row, width}, sums.at(i),
-                   sums.row, accumulate);
+void multiply_squares(Range of, std::int64_t m, std::int64_t n, const Squares& squares, Range which,
+                      const Planes& gradients, const Planes& images, const Planes& sums, bool accumulate) {
+  for (std::int64_t i = of.begin; i < of.end; ++i) {
+    const Range terms = squares.in_plane(i, which);
+    const std::int64_t first = terms.begin - which.begin;
+    multiply<true>(m, n, terms.size(), gradients.from_row(first).at(i), gradients.row,
+                   {images.from_row(first).at(i), images.row, width}, sums.at(i), sums.row, accumulate);
+  }
 }
 
 template <class T>
@@ -365,8 +421,8 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
   const float* sums = planes_of.data;
   for (std::int64_t index = which.begin; index < which.end; ++index, sums += planes_of.row) {
     const Squares::Corner corner = squares.corner(index), next = squares.corner(index + ahead);
-    const std::int64_t rows = std::min<std::int64_t>(tile, squares.h - corner.h);
-    const std::int64_t columns = std::min<std::int64_t>(tile, squares.w - corner.w);
+    const std::int64_t rows = std::min(corner.rows, squares.h - corner.h);
+    const std::int64_t columns = std::min(corner.columns, squares.w - corner.w);
     T* const to = results + squares.pixel(corner.image, corner.h, corner.w) + channels.begin;
     const T* const later = results + squares.pixel(next.image, next.h, next.w) + channels.begin;
     for (std::int64_t c = 0; c < channels.size(); c += lanes) {
@@ -389,11 +445,17 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
 }
 
 template <class W>
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, W* dw) {
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
+  const std::int64_t step = parts.rows * sums.row;
   for (std::int64_t k = 0; k < rows; ++k)
     for (std::int64_t c = 0; c < channels; c += lanes)
       transform<FilterGradientLine>(
-          [&](int r, int s) { return load_lanes(sums.at(r * patch + s) + k * sums.row + c); },
+          [&](int r, int s) {
+            const float* const first = sums.at(r * patch + s) + k * sums.row + c;
+            Vector sum = load_lanes(first);
+            for (std::int64_t part = 1; part < parts.count; ++part) sum += load_lanes(first + part * step);
+            return sum;
+          },
           [&](int r, int s, Vector v) { store_some(v, dw + ((k * 3 + r) * 3 + s) * channels + c, channels - c); });
 }
 
@@ -415,13 +477,13 @@ template <class W>
 void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& to) {
   HEARTH_ISA_CALL(transform_filters, filters, first, to);
 }
-void multiply_filters(Range which, std::int64_t rows, const Planes& images, const FilterPanels& filters,
+void multiply_filters(const Squares& squares, Range which, const Planes& images, const FilterPanels& filters,
                       const Planes& sums) {
-  HEARTH_ISA_CALL(multiply_filters, which, rows, images, filters, sums);
+  HEARTH_ISA_CALL(multiply_filters, squares, which, images, filters, sums);
 }
-void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
-                      const Planes& images, const Planes& sums, bool accumulate) {
-  HEARTH_ISA_CALL(multiply_squares, which, m, n, squares, gradients, images, sums, accumulate);
+void multiply_squares(Range of, std::int64_t m, std::int64_t n, const Squares& squares, Range which,
+                      const Planes& gradients, const Planes& images, const Planes& sums, bool accumulate) {
+  HEARTH_ISA_CALL(multiply_squares, of, m, n, squares, which, gradients, images, sums, accumulate);
 }
 template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
@@ -429,8 +491,8 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
   HEARTH_ISA_CALL(store_results, squares, which, channels, sums, finish, results);
 }
 template <class W>
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, W* dw) {
-  HEARTH_ISA_CALL(store_filters, rows, channels, sums, dw);
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
+  HEARTH_ISA_CALL(store_filters, rows, channels, sums, parts, dw);
 }
 
 #define HEARTH_INSTANTIATE(T)                                                                         \
@@ -438,7 +500,7 @@ void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums,
   template void transform_gradients(const Squares&, const T*, const T*, Range, Range, const Planes&); \
   template void transform_filters(const Filters<T>&, std::int64_t, const FilterPanels&);              \
   template void store_results(const Squares&, Range, Range, const Planes&, const Finish&, T*);        \
-  template void store_filters(std::int64_t, std::int64_t, const Planes&, T*);
+  template void store_filters(std::int64_t, std::int64_t, const Planes&, const Parts&, T*);
 HEARTH_INSTANTIATE(float)
 HEARTH_INSTANTIATE(bf16)
 #undef HEARTH_INSTANTIATE

@@ -48,21 +48,29 @@ struct FilterPanels {
   static std::int64_t size_of(std::int64_t terms) { return planes * plane_of(terms); }
 };
 
-/// Images [n, h, w, channels] cut into squares. Square (i, j) of an image begins at pixel (4 i - pad_h, 4 j - pad_w).
+/// Images [n, h, w, channels] cut into squares of 4x4 results, or less at their end: the last rows of squares have
+/// three rows of results each where four would leave the image, columns likewise. What has three needs no plane of the
+/// last index. So the squares of a group of images are sorted: tall and narrow, tall and wide, short and wide, short
+/// and narrow.
 struct Squares {
-  std::int64_t h, w, channels, pad_h, pad_w;
-  std::int64_t down, across;  ///< squares of an image
+  std::int64_t n, h, w, channels, pad_h, pad_w;
+  std::int64_t down, across;              ///< squares of an image
+  std::int64_t short_down, short_across;  ///< the last of them have 3 rows, 3 columns
+  std::int64_t group;                     ///< images
 
   struct Corner {
-    std::int64_t image, h, w;
+    std::int64_t image, h, w;  ///< the pixel where a patch begins
+    std::int64_t rows, columns;
   };
-  Corner corner(std::int64_t index) const {
-    return {index / across / down, index / across % down * tile - pad_h, index % across * tile - pad_w};
-  }
+  Corner corner(std::int64_t index) const;
+  /// Those of the squares, all of one group, that have results in a plane.
+  Range in_plane(std::int64_t plane, Range which) const;
   /// Elements before a pixel.
   std::int64_t pixel(std::int64_t image, std::int64_t i, std::int64_t j) const {
     return ((image * h + i) * w + j) * channels;
   }
+  std::int64_t of_image() const { return down * across; }
+  std::int64_t count() const { return n * of_image(); }
 };
 
 /// Filters by what they are summed over and what they make: tap t of term i and output o lies at
@@ -87,12 +95,12 @@ void transform_gradients(const Squares& squares, const T* gradients, const T* ou
 template <class W>
 void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& to);
 
-/// sums [rows, chunk] = images [rows, terms] filters, in some planes.
-void multiply_filters(Range which, std::int64_t rows, const Planes& images, const FilterPanels& filters,
+/// sums [which, chunk] = images [which, terms] filters, in all planes.
+void multiply_filters(const Squares& squares, Range which, const Planes& images, const FilterPanels& filters,
                       const Planes& sums);
-/// sums [m, n] = or += gradients [squares, m]^T images [squares, n], in some planes.
-void multiply_squares(Range which, std::int64_t m, std::int64_t n, std::int64_t squares, const Planes& gradients,
-                      const Planes& images, const Planes& sums, bool accumulate);
+/// sums [m, n] = or += gradients [which, m]^T images [which, n], in some planes.
+void multiply_squares(Range of, std::int64_t m, std::int64_t n, const Squares& squares, Range which,
+                      const Planes& gradients, const Planes& images, const Planes& sums, bool accumulate);
 
 /// What follows the sums of a result.
 struct Finish {
@@ -103,8 +111,12 @@ struct Finish {
 template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
                    T* results);
-/// Of `rows` filters: dw [rows, 3, 3, channels] = G^T sums G.
+/// Sums that are in parts, so many rows apart.
+struct Parts {
+  std::int64_t count, rows;
+};
+/// Of `rows` filters: dw [rows, 3, 3, channels] = G^T sums G, the parts of the sums being added in order.
 template <class W>
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, W* dw);
+void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw);
 
 }  // namespace hearth::kernels::winograd

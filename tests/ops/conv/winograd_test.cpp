@@ -25,14 +25,24 @@ class Winograd : public testing::Test {
 };
 
 // What Winograd's tiles, pieces of filters and vectors of channels cut off or leave empty, with more squares
-// than filters and fewer, and padding from none to more than filters reach.
+// than filters and fewer, squares of three rows or columns in one group of images and in several, the last of them
+// smaller, and padding from none to more than filters reach.
 std::vector<ConvShape> square_shapes() {
-  return {shape(1, 1, 1, 1, 1, 3, 3, 1, 1),           shape(1, 8, 8, 16, 24, 3, 3, 1, 1),
-          shape(3, 5, 6, 13, 9, 3, 3, 1, 0),          shape(1, 14, 14, 40, 50, 3, 3, 1, 1),
-          shape(2, 7, 7, 70, 33, 3, 3, 1, 1),         shape(2, 24, 31, 20, 17, 3, 3, 1, 1),
-          shape(1, 3, 3, 8, 8, 3, 3, 1, 0),           shape(1, 6, 5, 9, 100, 3, 3, 1, 4),
-          shape(1, 20, 20, 300, 11, 3, 3, 1, 1),      shape(1, 4, 4, 64, 300, 3, 3, 1, 1),
-          uneven(shape(2, 9, 9, 4, 6, 3, 3, 1, 1), 9)};
+  return {shape(1, 1, 1, 1, 1, 3, 3, 1, 1),
+          shape(1, 8, 8, 16, 24, 3, 3, 1, 1),
+          shape(3, 5, 6, 13, 9, 3, 3, 1, 0),
+          shape(1, 14, 14, 40, 50, 3, 3, 1, 1),
+          shape(2, 7, 7, 70, 33, 3, 3, 1, 1),
+          shape(2, 24, 31, 20, 17, 3, 3, 1, 1),
+          shape(1, 3, 3, 8, 8, 3, 3, 1, 0),
+          shape(1, 6, 5, 9, 100, 3, 3, 1, 4),
+          shape(1, 20, 20, 300, 11, 3, 3, 1, 1),
+          shape(1, 4, 4, 64, 300, 3, 3, 1, 1),
+          uneven(shape(2, 9, 9, 4, 6, 3, 3, 1, 1), 9),
+          shape(7, 7, 6, 20, 9, 3, 3, 1, 1),
+          shape(5, 13, 15, 24, 17, 3, 3, 1, 1),
+          shape(21, 7, 6, 300, 35, 3, 3, 1, 1),
+          shape(9, 2, 2, 12, 40, 3, 3, 1, 1)};
 }
 
 TEST_F(Winograd, MatchesPlainLoops) {
@@ -132,9 +142,10 @@ TEST_F(Winograd, TakesBf16WhereItBeatsPairs) {
   for (const Pass pass : all_passes) {
     const bool tiles = cpu::amx::unsupported().empty();
     EXPECT_EQ(taken(shape(16, 56, 56, 64, 64, 3, 3, 1, 1), pass), !tiles);
-    EXPECT_EQ(taken(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass), !tiles && pass != Pass::backward_weights);
+    EXPECT_EQ(taken(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass), !tiles);
     EXPECT_EQ(taken(shape(16, 8, 8, 128, 128, 3, 3, 1, 1), pass), !tiles);
-    EXPECT_FALSE(taken(shape(16, 7, 7, 512, 512, 3, 3, 1, 1), pass));
+    EXPECT_EQ(taken(shape(16, 7, 7, 512, 512, 3, 3, 1, 1), pass), !tiles);
+    EXPECT_FALSE(taken(shape(4, 7, 7, 512, 512, 3, 3, 1, 1), pass));
     EXPECT_FALSE(taken(shape(16, 4, 4, 256, 256, 3, 3, 1, 1), pass));
     EXPECT_FALSE(taken(shape(32, 6, 6, 256, 256, 3, 3, 1, 1), pass));
     EXPECT_FALSE(taken(shape(8, 56, 56, 32, 32, 3, 3, 1, 1), pass));
