@@ -5,6 +5,7 @@
 
 #include "autograd/accumulate.h"
 #include "core/cpu/parallel.h"
+#include "core/cuda/memory.h"
 #include "core/profiler.h"
 #include "core/shape.h"
 #include "core/tf32.h"
@@ -307,7 +308,7 @@ void run_mma(const ConvProblem& problem, const Conv2dOperands& o) {
 
 /// As images of few channels are readable_images().
 std::string native_stem_unsupported(const ConvProblem& problem) {
-  std::string reason = stem_unsupported(problem);
+  std::string reason = stem_unsupported(problem, cuda::max_shared_memory({DeviceType::cuda, problem.device}));
   return reason.empty() ? portable_unsupported(problem) : reason;
 }
 

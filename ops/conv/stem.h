@@ -2,6 +2,7 @@
 // Convolutions of images of few channels, by their own kernels on tensor cores.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "core/cuda/stream.h"
@@ -15,8 +16,8 @@ using detail::stem_channels;
 /// Steps of four taps of a filter's row. Patches begin at an even pixel, a tap earlier where the padding is odd.
 inline int stem_steps(const ConvShape& shape) { return static_cast<int>((shape.s + shape.pad_w % 2 + 3) / 4); }
 
-/// Why these kernels do not take it; or empty.
-std::string stem_unsupported(const ConvProblem& problem);
+/// Why these kernels do not take it, on a device whose blocks may have so many bytes of shared memory; or empty.
+std::string stem_unsupported(const ConvProblem& problem, std::size_t shared_memory);
 
 /// forward or backward_weights: x [n, h, w, 4], w [k, r, s, c] and y of one 16-bit type, x and y at addresses that are
 /// multiples of 16; the gradient w may be f32.

@@ -149,7 +149,7 @@ TEST_F(CudaStem, IsTakenForFirstConvolutions) {
 
 TEST_F(CudaStem, NamesWhatItDoesNotTake) {
   const auto reason = [](ConvShape s, Pass pass = Pass::forward, DType dtype = DType::f16) {
-    return kernels::stem_unsupported({.shape = s, .pass = pass, .activations = dtype, .weights = dtype});
+    return kernels::stem_unsupported({.shape = s, .pass = pass, .activations = dtype, .weights = dtype}, 227 << 10);
   };
   const ConvShape taken = stem(2, 32, 32, 3, 64, 7, 2, 3);
   const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
@@ -163,7 +163,10 @@ TEST_F(CudaStem, NamesWhatItDoesNotTake) {
   EXPECT_PRED2(contains, reason(stem(2, 32, 31, 3, 64, 7, 2, 3)), "even");
   EXPECT_PRED2(contains, reason(stem(2, 32, 32, 3, 64, 9, 2, 3)), "larger than 8x8");
   EXPECT_PRED2(contains, reason(stem(2, 32, 32, 3, 64, 8, 2, 3)), "larger than 8x8");
-  EXPECT_PRED2(contains, reason(stem(2, 32, 1024, 3, 64, 7, 2, 3)), "shared memory");
+  EXPECT_EQ(reason(stem(2, 32, 1024, 3, 64, 7, 2, 3)), "");
+  EXPECT_PRED2(contains, reason(stem(2, 32, 1024, 3, 64, 7, 2, 3), Pass::backward_weights), "shared memory");
+  EXPECT_PRED2(contains, kernels::stem_unsupported({.shape = taken, .activations = DType::f16}, 99 << 10),
+               "shared memory");
   ConvShape dilated = taken;
   dilated.dilation_h = dilated.dilation_w = 2;
   EXPECT_PRED2(contains, reason(dilated), "neighbours");
