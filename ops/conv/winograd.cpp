@@ -180,8 +180,8 @@ class FilterGradient {
         const Range which{at * most, std::min((at + 1) * most, squares_)};
         transform_images(from, x_, outside, which, images);
         transform_gradients(to, dy_, outside, own_filters, which, gradients);
-        multiply_squares({0, planes}, own_filters.size(), s_.c, to, which, gradients, images,
-                         sums.from_row(part * s_.k + first), at > own_shares.begin);
+        multiply_squares(own_filters.size(), s_.c, to, which, gradients, images, sums.from_row(part * s_.k + first),
+                         at > own_shares.begin);
       }
     });
     cpu::parallel_for(s_.k, 8, [&](std::int64_t begin, std::int64_t end) {
@@ -200,7 +200,7 @@ class FilterGradient {
       cpu::Scratch own;
       const Planes gradients = take_planes(squares_, filters, own), sums = take_planes(filters, s_.c, own);
       transform_gradients(to_, dy_, outside, {begin, end}, {0, squares_}, gradients);
-      multiply_squares({0, planes}, end - begin, s_.c, to_, {0, squares_}, gradients, images, sums, false);
+      multiply_squares(end - begin, s_.c, to_, {0, squares_}, gradients, images, sums, false);
       store_filters(end - begin, s_.c, sums, {1, 0}, dw_ + begin * taps * s_.c);
     });
   }

@@ -405,9 +405,9 @@ void multiply_filters(const Squares& squares, Range which, const Planes& images,
   }
 }
 
-void multiply_squares(Range of, std::int64_t m, std::int64_t n, const Squares& squares, Range which,
-                      const Planes& gradients, const Planes& images, const Planes& sums, bool accumulate) {
-  for (std::int64_t i = of.begin; i < of.end; ++i) {
+void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Range which, const Planes& gradients,
+                      const Planes& images, const Planes& sums, bool accumulate) {
+  for (std::int64_t i = 0; i < planes; ++i) {
     const Range terms = squares.in_plane(i, which);
     const std::int64_t first = terms.begin - which.begin;
     multiply<true>(m, n, terms.size(), gradients.from_row(first).at(i), gradients.row,
@@ -481,9 +481,9 @@ void multiply_filters(const Squares& squares, Range which, const Planes& images,
                       const Planes& sums) {
   HEARTH_ISA_CALL(multiply_filters, squares, which, images, filters, sums);
 }
-void multiply_squares(Range of, std::int64_t m, std::int64_t n, const Squares& squares, Range which,
-                      const Planes& gradients, const Planes& images, const Planes& sums, bool accumulate) {
-  HEARTH_ISA_CALL(multiply_squares, of, m, n, squares, which, gradients, images, sums, accumulate);
+void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Range which, const Planes& gradients,
+                      const Planes& images, const Planes& sums, bool accumulate) {
+  HEARTH_ISA_CALL(multiply_squares, m, n, squares, which, gradients, images, sums, accumulate);
 }
 template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,

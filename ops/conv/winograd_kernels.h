@@ -98,9 +98,9 @@ void transform_filters(const Filters<W>& filters, std::int64_t first, const Filt
 /// sums [which, chunk] = images [which, terms] filters, in all planes.
 void multiply_filters(const Squares& squares, Range which, const Planes& images, const FilterPanels& filters,
                       const Planes& sums);
-/// sums [m, n] = or += gradients [which, m]^T images [which, n], in some planes.
-void multiply_squares(Range of, std::int64_t m, std::int64_t n, const Squares& squares, Range which,
-                      const Planes& gradients, const Planes& images, const Planes& sums, bool accumulate);
+/// sums [m, n] = or += gradients [which, m]^T images [which, n], in all planes.
+void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Range which, const Planes& gradients,
+                      const Planes& images, const Planes& sums, bool accumulate);
 
 /// What follows the sums of a result.
 struct Finish {
