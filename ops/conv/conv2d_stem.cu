@@ -80,11 +80,13 @@ Stem stem_of(const ConvShape& shape, int steps) {
 /// Elements from a filter to the next in shared memory: an odd number of 16 bytes, so that ldmatrix meets no bank
 /// twice.
 __host__ __device__ int filter_pitch(const Stem& stem, int steps) { return stem.r * steps * step_terms + chunk; }
-constexpr int padded(int filters) { return filters + chunk; }
+__host__ __device__ constexpr int padded(int filters) { return filters + chunk; }
 
-/// Results of a strip, in whole steps.
-__host__ __device__ int result_rows(const Stem& stem) {
-  return (stem.rows * stem.q + step_terms - 1) / step_terms * step_terms;
+/// Up to whole steps.
+__host__ __device__ constexpr int in_steps(int results) { return (results + step_terms - 1) / step_terms * step_terms; }
+/// Elements of the gradients of a strip's results in shared memory.
+__host__ __device__ int gradient_elements(const Stem& stem, int filters) {
+  return in_steps(stem.rows * stem.q) * padded(filters);
 }
 
 // Two strips: one is on its way while the other is multiplied.
@@ -92,7 +94,7 @@ std::size_t forward_bytes(const Stem& stem, int filters, int steps) {
   return sizeof(f16) * static_cast<std::size_t>(filters * filter_pitch(stem, steps) + 2 * stem.image_elements());
 }
 std::size_t gradient_bytes(const Stem& stem, int filters) {
-  return sizeof(f16) * static_cast<std::size_t>(2 * (stem.image_elements() + result_rows(stem) * padded(filters)));
+  return sizeof(f16) * static_cast<std::size_t>(2 * (stem.image_elements() + gradient_elements(stem, filters)));
 }
 
 /// A strip, and where its results begin.
@@ -289,13 +291,14 @@ __global__ void __launch_bounds__(8 * cuda::warp_size, 1) stem_gradient(HEARTH_G
   const int lane = cuda::lane_id(), eighth = lane / 8, line = lane % 8;
   const int row = static_cast<int>(threadIdx.x) / cuda::warp_size,
             first_filter = static_cast<int>(blockIdx.y) * filters;
-  const auto whole_steps = [](int results) { return (results + step_terms - 1) / step_terms * step_terms; };
-  const auto image_of = [&](int which) { return memory + which * (stem.image_elements() + result_rows(stem) * pitch); };
+  const auto image_of = [&](int which) {
+    return memory + which * (stem.image_elements() + gradient_elements(stem, filters));
+  };
   const auto bring = [&](const Strip& strip, int which) {
     bring_image(stem, of.x, strip, image_of(which));
     T* const slopes = image_of(which) + stem.image_elements();
     constexpr int chunks = filters / chunk;
-    for (int i = static_cast<int>(threadIdx.x); i < whole_steps(strip.results) * chunks;
+    for (int i = static_cast<int>(threadIdx.x); i < in_steps(strip.results) * chunks;
          i += static_cast<int>(blockDim.x)) {
       const int result = i / chunks, column = i % chunks * chunk;
       const bool valid = result < strip.results;

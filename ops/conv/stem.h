@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of images of few channels, by their own kernels on tensor cores.
+// Tensor-core kernels for the first convolution of a model, whose images have few channels.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // gathered: a thread walks along lines of pixels, and finds what the windows over each give back. So x is read once
 // forward and twice for the gradient, which is written once; dy and taps have a quarter of its pixels.
 // batch_norm_pool_stem.cuh is for the windows of a residual network's stem.
-// Reference: batch_norm_cpu.cpp and pool_cpu.cpp.
+// Reference: batch_norm_cpu.cpp and max_pool_cpu.cpp.
 #include "ops/norm/batch_norm_pool.h"
 
 #include "core/cuda/elementwise.h"

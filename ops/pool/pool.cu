@@ -2,7 +2,7 @@
 // Pooling on the device: one thread a result of as many channels as 16 bytes hold (of one channel where they do not
 // divide), channels fastest, so that the threads of a warp read neighbouring memory. Gradients are gathered: each pixel
 // of dx looks up the windows that hold it and is written once. Sums are f32 (f64 for f64) in the order of the CPU's.
-// Reference: pool_cpu.cpp.
+// Reference: max_pool_cpu.cpp, avg_pool_cpu.cpp.
 #include <algorithm>
 
 #include "core/cuda/elementwise.h"

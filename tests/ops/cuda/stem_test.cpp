@@ -10,14 +10,17 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/cuda/counters.h"
-#include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/image/padded_images.h"
+#include "tests/ops/cuda/rounded_once.h"
 
 namespace hearth {
 namespace {
+
+using test::expect_rounded;
+using test::numbers;
 
 constexpr Device gpu{DeviceType::cuda, 0};
 
@@ -28,14 +31,6 @@ class CudaStem : public testing::Test {
   }
   cuda::Stream& stream() { return cuda::stream_of(gpu); }
 };
-
-/// Random numbers in the values of a type, on the CPU in f64.
-Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
-  Random random(29, stream);
-  std::vector<double> values(static_cast<std::size_t>(shape.size()));
-  for (double& value : values) value = random.normal();
-  return Tensor::of<double>(shape, values).to(dtype).to(DType::f64);
-}
 
 ConvShape stem(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c, std::int64_t k, std::int64_t taps,
                std::int64_t stride, std::int64_t pad) {
@@ -69,21 +64,15 @@ std::vector<ConvShape> shapes() {
   return found;
 }
 
-/// Each element within its own rounding, beside what f32 sums of `terms` numbers of order 1 may be off.
-void expect_rounded(const Tensor& found, const Tensor& expected, std::int64_t terms, const ConvShape& s) {
-  const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
-  ASSERT_EQ(a.size(), b.size());
-  const double rounding = found.dtype() == DType::f32 ? 0x1p-24 : found.dtype() == DType::f16 ? 0x1p-11 : 0x1p-8;
-  const double sums = 0x1p-22 * static_cast<double>(terms);
-  for (std::size_t i = 0; i < a.size(); ++i)
-    ASSERT_LE(std::abs(a[i] - b[i]), rounding * std::abs(b[i]) + sums)
-        << "element " << i << " of " << found.dtype() << " " << s.h << "x" << s.w << " by " << s.k << "x" << s.r;
+std::string text_of(const ConvShape& s) {
+  return join_text(s.n, "x", s.h, "x", s.w, "x", s.c, " by ", s.k, "x", s.r, "x", s.s);
 }
 
 TEST_F(CudaStem, ResultsAreRoundedOnce) {
   for (const ConvShape& s : shapes())
     for (const DType dtype : {DType::f16, DType::bf16})
       for (const bool finished : {false, true}) {
+        SCOPED_TRACE(text_of(s));
         const Tensor x = numbers({s.n, s.h, s.w, s.c}, 1, dtype), w = numbers({s.k, s.r, s.s, s.c}, 2, dtype);
         const Tensor b = finished ? numbers({s.k}, 3, DType::f32) : Tensor();
         const Shape of_y{s.n, s.p, s.q, s.k};
@@ -99,7 +88,7 @@ TEST_F(CudaStem, ResultsAreRoundedOnce) {
         const Tensor bias = finished ? b.to(DType::f32).to(gpu) : Tensor();
         kernels::conv2d_stem(stream(), problem, {wide, w.to(dtype).to(gpu), bias, y, &epilogue});
         EXPECT_EQ(epilogue.activation, Activation::none);
-        expect_rounded(y, Tensor::of<double>(of_y, values), s.r * s.s * s.c, s);
+        expect_rounded(y, Tensor::of<double>(of_y, values), s.r * s.s * s.c);
       }
 }
 
@@ -107,6 +96,7 @@ TEST_F(CudaStem, GradientsAreRoundedOnce) {
   for (const ConvShape& s : shapes())
     for (const DType dtype : {DType::f16, DType::bf16})
       for (const DType weights : {dtype, DType::f32}) {
+        SCOPED_TRACE(text_of(s));
         const Tensor x = numbers({s.n, s.h, s.w, s.c}, 1, dtype), dy = numbers({s.n, s.p, s.q, s.k}, 4, dtype);
         const Shape of_w{s.k, s.r, s.s, s.c};
         const Tensor expected = Tensor::empty(of_w, DType::f64, Device{}), dw = Tensor::full(of_w, NAN, weights, gpu);
@@ -115,7 +105,7 @@ TEST_F(CudaStem, GradientsAreRoundedOnce) {
         const Tensor wide = Tensor::empty({s.n, s.h, s.w, 4}, dtype, gpu);
         kernels::copy_channels(stream(), x.to(dtype).to(gpu), wide);
         kernels::conv2d_stem(stream(), problem, {wide, dw, Tensor(), dy.to(dtype).to(gpu)});
-        expect_rounded(dw, expected, s.n * s.p * s.q, s);
+        expect_rounded(dw, expected, s.n * s.p * s.q);
       }
 }
 

@@ -11,7 +11,6 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/cuda/counters.h"
-#include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv2d_cpu.h"
@@ -19,9 +18,13 @@
 #include "ops/conv/kernels.h"
 #include "ops/image/padded_images.h"
 #include "ops/matmul/product.h"
+#include "tests/ops/cuda/rounded_once.h"
 
 namespace hearth {
 namespace {
+
+using test::expect_rounded;
+using test::numbers;
 
 constexpr Device gpu{DeviceType::cuda, 0};
 constexpr DType low_precision_types[] = {DType::f16, DType::bf16};
@@ -33,29 +36,6 @@ class CudaTensorCores : public testing::Test {
   }
   cuda::Stream& stream() { return cuda::stream_of(gpu); }
 };
-
-/// Random numbers in the values of a type, on the CPU in f64.
-Tensor numbers(const Shape& shape, std::uint64_t stream, DType dtype) {
-  Random random(13, stream);
-  std::vector<double> values(static_cast<std::size_t>(shape.size()));
-  for (double& value : values) value = random.normal();
-  return Tensor::of<double>(shape, values).to(dtype).to(DType::f64);
-}
-
-/// Each element within its own rounding, beside what f32 sums of `terms` numbers of order 1 may be off: tensor cores
-/// (an H200's) cut sums off where others round.
-void expect_rounded(const Tensor& found, const Tensor& expected, std::int64_t terms) {
-  const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
-  ASSERT_EQ(a.size(), b.size());
-  const double rounding = found.dtype() == DType::f32 ? 0x1p-24 : found.dtype() == DType::f16 ? 0x1p-11 : 0x1p-8;
-  const double sums = 0x1p-22 * static_cast<double>(terms);
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < a.size() && wrong < 3; ++i) {
-    if (std::abs(a[i] - b[i]) <= rounding * std::abs(b[i]) + sums) continue;
-    ADD_FAILURE() << "element " << i << " of " << found.dtype() << " is " << a[i] << ", expected " << b[i];
-    ++wrong;
-  }
-}
 
 TEST_F(CudaTensorCores, ProductsAreRoundedOnce) {
   for (const DType dtype : low_precision_types)
