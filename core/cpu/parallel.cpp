@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <vector>
 
 #include "core/cpu/cores.h"
 #include "core/cpu/reserve.h"
@@ -43,6 +44,13 @@ std::atomic<int>& pool_size() {
 
 std::atomic<bool> deterministic_mode{false};
 
+/// The chunks [begin, end) of one thread, on a cache line of their own. Other threads take of them when they have none
+/// left.
+struct alignas(64) Share {
+  std::int64_t begin = 0, end = 0;
+  std::atomic<std::int64_t> taken{0};
+};
+
 }  // namespace
 
 int threads() { return lost_threads() ? 1 : pool_size().load(std::memory_order_relaxed); }
@@ -59,28 +67,39 @@ void set_deterministic(bool on) { deterministic_mode.store(on, std::memory_order
 
 namespace detail {
 
-void run_chunks(std::int64_t count, ChunkBody body, const void* context) {
+void run_chunks(std::int64_t count, ChunkOrder order, ChunkBody body, const void* context) {
   if (count <= 0) return;
   const int pool = threads();
+  const auto run_share = [&](Share& share) {
+    for (std::int64_t i; (i = share.taken.fetch_add(1, std::memory_order_relaxed)) < share.end - share.begin;)
+      body(context, order == ChunkOrder::forwards ? share.begin + i : share.end - 1 - i);
+  };
   if (count == 1 || pool == 1 || omp_in_parallel()) {
-    for (std::int64_t i = 0; i < count; ++i) body(context, i);
-    return;
+    Share all{.end = count};
+    return run_share(all);
   }
   reserve_threads(pool);
+  // The next call takes the same memory.
+  thread_local std::vector<Share> memory;
+  if (memory.size() < static_cast<std::size_t>(pool)) memory = std::vector<Share>(static_cast<std::size_t>(pool));
+  Share* const shares = memory.data();
+  for (int t = 0; t < pool; ++t) {
+    shares[t].begin = count * t / pool;
+    shares[t].end = count * (t + 1) / pool;
+    shares[t].taken.store(0, std::memory_order_relaxed);
+  }
   std::exception_ptr failure;
   std::mutex failure_mutex;
 #pragma omp parallel num_threads(pool)
   {
+    const int own = omp_get_thread_num();
     // Before any of them runs a library kernel, here or in the library's own parallel regions.
-    if (omp_get_thread_num() != 0) block_signals_for_good();
-#pragma omp for schedule(dynamic, 1) nowait
-    for (std::int64_t i = 0; i < count; ++i) {
-      try {
-        body(context, i);
-      } catch (...) {
-        const std::lock_guard lock(failure_mutex);
-        if (!failure) failure = std::current_exception();
-      }
+    if (own != 0) block_signals_for_good();
+    try {
+      for (int t = 0; t < pool; ++t) run_share(shares[(own + t) % pool]);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failure) failure = std::current_exception();
     }
   }
   if (failure) std::rethrow_exception(failure);

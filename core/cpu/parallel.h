@@ -25,16 +25,32 @@ HEARTH_API bool deterministic();
 HEARTH_API void set_deterministic(bool on);
 
 namespace detail {
+enum class ChunkOrder { forwards, backwards };
 using ChunkBody = void (*)(const void* context, std::int64_t index);
-/// Runs body(context, 0..count-1), each index once, spread over the thread pool. The first exception is rethrown here.
-HEARTH_API void run_chunks(std::int64_t count, ChunkBody body, const void* context);
+/// Runs body(context, 0..count-1), each index once unless one throws, spread over the thread pool. The first exception
+/// is rethrown here.
+HEARTH_API void run_chunks(std::int64_t count, ChunkOrder order, ChunkBody body, const void* context);
+
+template <class F>
+void run_chunks_of(std::int64_t count, ChunkOrder order, const F& f) {
+  run_chunks(
+      count, order, [](const void* context, std::int64_t index) { (*static_cast<const F*>(context))(index); }, &f);
+}
 }  // namespace detail
 
 /// f(i) for i in [0, count), spread over the thread pool. For few, large pieces of work.
+/// Each thread begins with its part of the indices, in order, and then helps others. So loops that cut tensors in the
+/// same order find much of what the loop before has touched in the thread's own caches.
 template <class F>
 void parallel_chunks(std::int64_t count, const F& f) {
-  detail::run_chunks(
-      count, [](const void* context, std::int64_t index) { (*static_cast<const F*>(context))(index); }, &f);
+  detail::run_chunks_of(count, detail::ChunkOrder::forwards, f);
+}
+
+/// The same, each thread from the end of its part: after a loop that has touched the same memory, whose last part is
+/// still in the caches.
+template <class F>
+void parallel_chunks_backwards(std::int64_t count, const F& f) {
+  detail::run_chunks_of(count, detail::ChunkOrder::backwards, f);
 }
 
 /// f(begin, end) over [0, n) in pieces of `grain` (the last may be shorter), spread over the thread pool.

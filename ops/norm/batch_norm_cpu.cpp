@@ -133,9 +133,8 @@ namespace {
 // f(begin, count) over the rows, the last ones first.
 template <class F>
 void backwards(const BatchNormPieces& layout, const F& f) {
-  const std::int64_t count = layout.count_of(layout.rows, layout.grain);
-  cpu::parallel_chunks(count, [&](std::int64_t i) {
-    const std::int64_t begin = (count - 1 - i) * layout.grain;
+  cpu::parallel_chunks_backwards(layout.count_of(layout.rows, layout.grain), [&](std::int64_t i) {
+    const std::int64_t begin = i * layout.grain;
     f(begin, std::min(layout.grain, layout.rows - begin));
   });
 }

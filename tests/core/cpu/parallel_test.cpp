@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/cpu/cores.h"
 #include "core/error.h"
@@ -91,6 +92,77 @@ TEST(Team, LeavesOpenMpAsTheHostProgramSetIt) {
   EXPECT_EQ(omp_get_max_threads(), 3);
   set_threads(pool);
   omp_set_num_threads(before);
+}
+
+/// The threads of a pool of `count` that run i of so many chunks, all at the same time, so that none helps another.
+template <class Loop>
+std::vector<int> threads_of_chunks(int count, const Loop& loop) {
+  const int before = threads();
+  set_threads(count);
+  std::vector<int> found(static_cast<std::size_t>(count), -1);
+  std::atomic<int> arrived{0};
+  loop(count, [&](std::int64_t i) {
+    found[static_cast<std::size_t>(i)] = omp_get_thread_num();
+    ++arrived;
+    while (arrived < count) std::this_thread::yield();
+  });
+  set_threads(before);
+  return found;
+}
+
+TEST(Chunks, OfEqualPartsOfLoopsRunOnTheSameThread) {
+  const std::vector<int> wanted{0, 1, 2};
+  EXPECT_EQ(threads_of_chunks(3, [](int count, const auto& f) { parallel_chunks(count, f); }), wanted);
+  EXPECT_EQ(threads_of_chunks(3, [](int count, const auto& f) { parallel_chunks_backwards(count, f); }), wanted);
+}
+
+TEST(Chunks, GoBackwardsFromTheEndOfAThreadsPart) {
+  const int before = threads();
+  std::vector<std::int64_t> order;
+  set_threads(1);
+  parallel_chunks_backwards(4, [&](std::int64_t i) { order.push_back(i); });
+  EXPECT_EQ(order, (std::vector<std::int64_t>{3, 2, 1, 0}));
+  // The first of each of two threads wait for each other.
+  set_threads(2);
+  std::atomic<int> arrived{0};
+  std::atomic<std::int64_t> first[2]{-1, -1};
+  parallel_chunks_backwards(10, [&](std::int64_t i) {
+    std::int64_t none = -1;
+    if (!first[omp_get_thread_num()].compare_exchange_strong(none, i)) return;
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(first[0], 4);
+  EXPECT_EQ(first[1], 9);
+  set_threads(before);
+}
+
+TEST(Chunks, RunOnceEachHoweverManyThreadsThereAre) {
+  const int before = threads();
+  for (const int pool : {1, 2, 5, 64})
+    for (const std::int64_t count : {0, 1, 2, 63, 1000}) {
+      set_threads(pool);
+      std::vector<std::atomic<int>> runs(static_cast<std::size_t>(count));
+      parallel_chunks(count, [&](std::int64_t i) { ++runs[static_cast<std::size_t>(i)]; });
+      parallel_chunks_backwards(count, [&](std::int64_t i) { ++runs[static_cast<std::size_t>(i)]; });
+      EXPECT_TRUE(std::all_of(runs.begin(), runs.end(), [](const auto& n) { return n == 2; })) << pool << ' ' << count;
+    }
+  set_threads(before);
+}
+
+TEST(Chunks, PassOnTheFirstException) {
+  const int before = threads();
+  set_threads(2);
+  for (const std::int64_t thrower : {0, 7})
+    EXPECT_THROW(parallel_chunks(8,
+                                 [&](std::int64_t i) {
+                                   if (i == thrower) throw UsageError("no");
+                                 }),
+                 UsageError);
+  std::atomic<int> runs{0};
+  parallel_chunks(8, [&](std::int64_t) { ++runs; });
+  EXPECT_EQ(runs, 8);
+  set_threads(before);
 }
 
 /// The exit code of a child that runs f(), or -1 where it does not end.
