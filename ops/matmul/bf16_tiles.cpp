@@ -145,15 +145,36 @@ template <int rows>
                              reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(sums[i][1], sums[i][0])));
 }
 
+/// Copies 32 values of two rows into a panel.
+[[gnu::always_inline]] inline void copy_pair(Copying& c) {
+  __m512i low, high;
+  interleave(_mm512_loadu_si512(c.from), _mm512_loadu_si512(c.from + c.row), low, high);
+  __builtin_prefetch(c.from + c.ahead);
+  __builtin_prefetch(c.from + c.ahead + c.row);
+  _mm512_store_si512(c.to, low);
+  _mm512_store_si512(c.to + 64, high);
+  c.from += 64;
+  c.to += c.panel_bytes;
+  if (c.from == c.end) {
+    c.from += c.skip;
+    c.end += 2 * c.row;
+    c.to += c.back;
+  }
+}
+
+void copy_what_is_left(Copying& c) {
+  for (; c.left > 0; --c.left) copy_pair(c);
+}
+
 /// A register tile of rows of A by a panel of B. Rows of A that are dense lie in a panel like B's.
 template <int rows, bool dense>
-void multiply(const Rows& of, const std::uint32_t* b, std::int64_t pairs, const Results& results) {
+void multiply(const Rows& of, const std::uint32_t* b, std::int64_t pairs, const Results& results, Copying* copying) {
   __m512 sums[rows][2];
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_ps();
   const bf16* a = of.data;
   const std::int64_t row_step = dense ? 2 : of.row_step, pair_step = dense ? 2 * panel : 2;
-  for (std::int64_t p = 0; p < pairs; ++p, a += pair_step, b += panel) {
+  const auto add_pair = [&] {
     const auto low = reinterpret_cast<__m512bh>(_mm512_load_si512(b));
     const auto high = reinterpret_cast<__m512bh>(_mm512_load_si512(b + 16));
 #pragma GCC unroll 12
@@ -164,14 +185,30 @@ void multiply(const Rows& of, const std::uint32_t* b, std::int64_t pairs, const 
       sums[i][0] = _mm512_dpbf16_ps(sums[i][0], low, one);
       sums[i][1] = _mm512_dpbf16_ps(sums[i][1], high, one);
     }
+    a += pair_step;
+    b += panel;
+  };
+  std::int64_t p = 0;
+  if (dense && copying != nullptr) {
+    Copying c = *copying;
+    const std::int64_t end = std::min(pairs, c.left * c.every);
+    for (std::int64_t wait = 1; p < end; ++p) {
+      add_pair();
+      if (--wait > 0) continue;
+      copy_pair(c);
+      wait = c.every;
+    }
+    c.left -= (end + c.every - 1) / c.every;
+    *copying = c;
   }
+  for (; p < pairs; ++p) add_pair();
   store_sums(sums, results);
 }
 
 #pragma GCC diagnostic pop
 #pragma GCC pop_options
 
-using Multiply = void (*)(const Rows&, const std::uint32_t*, std::int64_t, const Results&);
+using Multiply = void (*)(const Rows&, const std::uint32_t*, std::int64_t, const Results&, Copying*);
 
 template <bool dense, std::size_t... i>
 constexpr std::array<Multiply, sizeof...(i)> make_kernels(std::index_sequence<i...>) {
@@ -200,7 +237,8 @@ constexpr auto kernels = make_kernels<dense>(std::make_index_sequence<max_rows>(
 }  // namespace
 
 template <bool dense>
-void multiply_rows(Rows a, std::int64_t rows, const Panels& b, std::int64_t pairs, bool first, const Results& results) {
+void multiply_rows(Rows a, std::int64_t rows, const Panels& b, std::int64_t pairs, bool first, const Results& results,
+                   NextChunk* copies) {
   const std::int64_t tiles = ceil_div(rows, max_rows);
   std::int64_t row = 0;
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
@@ -211,14 +249,15 @@ void multiply_rows(Rows a, std::int64_t rows, const Panels& b, std::int64_t pair
     for (std::int64_t j = 0; j < b.columns; j += panel, panel_of += b.step) {
       if (dense && j + panel < b.columns) fetch_results(results.shifted(row, j + panel), end - row);
       kernels<dense>[static_cast<std::size_t>(end - row - 1)]({a.data + row * a.row_step, a.row_step}, panel_of, pairs,
-                                                              results.shifted(row, j));
+                                                              results.shifted(row, j),
+                                                              copies != nullptr ? &copies->current() : nullptr);
     }
     row = end;
   }
 }
 
-template void multiply_rows<false>(Rows, std::int64_t, const Panels&, std::int64_t, bool, const Results&);
-template void multiply_rows<true>(Rows, std::int64_t, const Panels&, std::int64_t, bool, const Results&);
+template void multiply_rows<false>(Rows, std::int64_t, const Panels&, std::int64_t, bool, const Results&, NextChunk*);
+template void multiply_rows<true>(Rows, std::int64_t, const Panels&, std::int64_t, bool, const Results&, NextChunk*);
 
 void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to, std::int64_t step) {
   const auto pack = [&](const auto* from) {
@@ -227,6 +266,41 @@ void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::
       pack_along(from + line * x.outer, x.outer, std::min(panel, lines - line), terms, to);
   };
   x.is_f32 ? pack(static_cast<const float*>(x.data)) : pack(static_cast<const bf16*>(x.data));
+}
+
+void NextChunk::add(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to, std::int64_t step) {
+  const std::int64_t whole = x.is_f32 || terms % 2 != 0 || x.along() ? 0 : lines / panel;
+  if (whole > 0) {
+    const std::int64_t row = 2 * x.inner, width = 2 * panel * whole, soon = std::max<std::int64_t>(2, 64 / whole);
+    const auto* const from = static_cast<const char*>(x.data);
+    copies_[waiting_++] = {from,
+                           from + width,
+                           reinterpret_cast<char*>(to),
+                           row,
+                           2 * soon * row,
+                           4 * step,
+                           2 * row - width,
+                           4 * panel - 4 * step * whole,
+                           whole * (terms / 2),
+                           1};
+  }
+  if (whole * panel < lines)
+    rests_[rest_count_++] = {x.shifted(whole * panel, 0), lines - whole * panel, terms, to + whole * step, step};
+}
+
+void NextChunk::spread(std::int64_t pairs) {
+  std::int64_t all = 0;
+  for (int i = 0; i < waiting_; ++i) all += copies_[i].left;
+  for (int i = 0; i < waiting_; ++i)
+    copies_[i].every = std::clamp<std::int64_t>(pairs / std::max<std::int64_t>(1, all), 1, 32);
+}
+
+void NextChunk::finish() {
+  while (current().left > 0) copy_what_is_left(now_);
+  for (int i = 0; i < rest_count_; ++i) {
+    const Rest& r = rests_[i];
+    pack_panels(r.x, r.lines, r.terms, r.to, r.step);
+  }
 }
 
 }  // namespace hearth::cpu::bf16_tiles

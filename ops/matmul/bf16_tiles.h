@@ -68,6 +68,46 @@ struct Panels {
 /// Words of a panel.
 inline std::int64_t panel_step(std::int64_t terms) { return (terms + 1) / 2 * panel; }
 
+/// The next pairs of terms to copy into panels, of all panels of a pair before the next pair.
+struct Copying {
+  const char *from = nullptr, *end = nullptr;  ///< in the first row of a pair, and its end
+  char* to = nullptr;
+  std::int64_t row = 0, ahead = 0;  ///< bytes from a row to the next, and to one that will be copied soon
+  std::int64_t panel_bytes = 0;     ///< from a panel to the next
+  std::int64_t skip = 0, back = 0;  ///< bytes that `from` and `to` go at the end of a row
+  std::int64_t left = 0;            ///< copies of 32 values of two rows that are left to do
+  std::int64_t every = 1;           ///< pairs of terms that are multiplied for each
+};
+
+/// The operands of the next chunk, copied into panels by the tiles of this one, in the shadow of their arithmetic: with
+/// some of the pairs of terms that it multiplies a tile copies 32 values of two stored rows. What cannot be copied so
+/// (f32, rows that run along, columns behind the last whole panel) is copied by finish().
+class NextChunk {
+ public:
+  /// An operand as pack_panels() takes it.
+  void add(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to, std::int64_t step);
+  /// Spreads the copies evenly over so many pairs of terms, of all tiles: memory is slower than they are.
+  void spread(std::int64_t pairs);
+  /// What the next tile copies.
+  Copying& current() {
+    if (now_.left == 0 && waiting_ > 0) now_ = copies_[--waiting_];
+    return now_;
+  }
+  /// Copies what is left.
+  void finish();
+
+ private:
+  struct Rest {
+    Operand x;
+    std::int64_t lines, terms;
+    std::uint32_t* to;
+    std::int64_t step;
+  };
+  Copying now_, copies_[2];
+  Rest rests_[2];
+  int waiting_ = 0, rest_count_ = 0;
+};
+
 /// Terms of lines become panels [pairs of terms][32 lines] of `step` words, zeros behind the last line and term.
 void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to, std::int64_t step);
 
@@ -75,9 +115,10 @@ void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::
 void pack_rows(const Operand& x, std::int64_t lines, std::int64_t terms, bf16* to, std::int64_t step);
 
 /// Rows by panels, in tiles of like heights; `first` says that the rows have not been read before. Dense: at most 32
-/// rows that lie in a panel like B's.
+/// rows that lie in a panel like B's, and only they make `copies`.
 template <bool dense>
-void multiply_rows(Rows a, std::int64_t rows, const Panels& b, std::int64_t pairs, bool first, const Results& results);
+void multiply_rows(Rows a, std::int64_t rows, const Panels& b, std::int64_t pairs, bool first, const Results& results,
+                   NextChunk* copies = nullptr);
 
 }  // namespace hearth::cpu::bf16_tiles
 

@@ -6,7 +6,9 @@
 // B is copied into panels of 32 columns, [pairs of k][32][2], once for all tasks where there are several; an A that is
 // stored transposed likewise, by 32 rows. Other rows of A are read where they are, a pair for all columns at a time;
 // those of f32 are copied first. A task is a block of C: for each chunk of k, register tiles of up to 12 rows by 32
-// columns. Chunks and shares of the sum depend on the shape alone, so the bits do not depend on the number of threads.
+// columns. While they multiply a chunk, the tiles of a transposed A copy the operands of the next one, so that memory
+// is never waited for. Chunks and shares of the sum depend on the shape alone, so the bits do not depend on the number
+// of threads.
 #include "ops/matmul/matmul_avx512_bf16.h"
 
 #include <algorithm>
@@ -67,6 +69,11 @@ class Product {
     std::int64_t begin, size;
   };
 
+  /// Panels of this chunk and of the next.
+  struct TwoCopies {
+    std::uint32_t *now, *next;
+  };
+
   static Operand shifted(Operand x, std::int64_t elements) {
     x.data = static_cast<const char*>(x.data) + elements * (x.is_f32 ? 4 : 2);
     return x;
@@ -79,8 +86,8 @@ class Product {
     const auto even = [](std::int64_t size, std::int64_t most, std::int64_t of) {
       return std::min(size, round_up(ceil_div(size, ceil_div(size, most)), of));
     };
-    // A block's part of A, and of B where the sum is long, stays in L2.
-    const std::int64_t most_chunk = turns_a_ ? 1024 : 4096;
+    // A block's part of A, and of B where the sum is long, stays in L2; where A is copied, two chunks of both.
+    const std::int64_t most_chunk = turns_a_ ? 384 : 4096;
     std::int64_t most_m =
         std::clamp<std::int64_t>((1 << 18) / std::min(p_.k, most_chunk), least_rows, 256) / step * step;
     std::int64_t most_n = 1536;
@@ -142,23 +149,34 @@ class Product {
                  Range sum, const Results& results) const {
     Scratch scratch;
     const std::int64_t most = std::min(chunk_, sum.size), a_step = round_up(most, 32) + 32;
+    const bool has_more = sum.size > most;
     bf16* const a_rows = packs_a_ ? scratch.take<bf16>(rows.size * a_step) : nullptr;
-    const auto take_panels = [&](bool wanted, std::int64_t lines) {
-      return wanted ? scratch.take<std::uint32_t>(ceil_div(lines, panel) * panel_step(most)) : nullptr;
+    const auto take_panels = [&](bool wanted, std::int64_t lines) -> TwoCopies {
+      const std::int64_t words = ceil_div(lines, panel) * panel_step(most);
+      if (!wanted) return {nullptr, nullptr};
+      std::uint32_t* const now = scratch.take<std::uint32_t>(words);
+      return {now, has_more ? scratch.take<std::uint32_t>(words) : nullptr};
     };
-    std::uint32_t* const a_panels = take_panels(turns_a_, rows.size);
-    std::uint32_t* const own = take_panels(all_panels == nullptr, columns.size);
-    const bool keeps_sums = sum.size > most && !results.is_f32;
+    TwoCopies a_panels = take_panels(turns_a_, rows.size), own = take_panels(all_panels == nullptr, columns.size);
+    if (turns_a_) pack_panels(a.shifted(0, sum.begin), rows.size, most, a_panels.now, panel_step(most));
+    if (own.now != nullptr) pack_panels(b.shifted(0, sum.begin), columns.size, most, own.now, panel_step(most));
+    const bool keeps_sums = has_more && !results.is_f32;
     float* const sums = keeps_sums ? scratch.take<float>(rows.size * columns.size) : nullptr;
     for (std::int64_t k = sum.begin; k < sum.begin + sum.size; k += chunk_) {
       const std::int64_t terms = terms_of_chunk(k);
       const bool is_first = k == sum.begin, is_last = k + terms == sum.begin + sum.size;
       if (packs_a_) pack_rows(a.shifted(0, k), rows.size, terms, a_rows, a_step);
-      if (a_panels != nullptr) pack_panels(a.shifted(0, k), rows.size, terms, a_panels, panel_step(terms));
-      if (own != nullptr) pack_panels(b.shifted(0, k), columns.size, terms, own, panel_step(terms));
-      const std::uint32_t* b_panel = own != nullptr ? own
-                                                    : all_panels + ceil_div(p_.n, panel) * panel_step(k) +
-                                                          columns.begin / panel * panel_step(terms);
+      NextChunk next;
+      if (!is_last) {
+        const std::int64_t coming = terms_of_chunk(k + terms), step = panel_step(coming);
+        if (turns_a_) next.add(a.shifted(0, k + terms), rows.size, coming, a_panels.next, step);
+        if (own.now != nullptr) next.add(b.shifted(0, k + terms), columns.size, coming, own.next, step);
+        const std::int64_t down = rows.size / panel * ceil_div(panel, max_rows) + ceil_div(rows.size % panel, max_rows);
+        next.spread(down * ceil_div(columns.size, panel) * ((terms + 1) / 2));
+      }
+      const std::uint32_t* b_panel = own.now != nullptr ? own.now
+                                                        : all_panels + ceil_div(p_.n, panel) * panel_step(k) +
+                                                              columns.begin / panel * panel_step(terms);
       Results to = results;
       to.columns = columns.size;
       if (!is_first && results.is_f32) to.accumulates = true;
@@ -170,17 +188,20 @@ class Product {
       const std::int64_t step = panel_step(terms), pairs = (terms + 1) / 2;
       // Rows in place pass by one panel at a time, which stays in L1; those of a copy by as many as stay in L2.
       constexpr std::int64_t words_of_l2 = 1 << 17;
-      const std::int64_t width = a_panels == nullptr ? panel : std::max<std::int64_t>(1, words_of_l2 / step) * panel;
+      const std::int64_t width = !turns_a_ ? panel : std::max<std::int64_t>(1, words_of_l2 / step) * panel;
       for (std::int64_t j = 0; j < columns.size; j += width, b_panel += width / panel * step) {
         const Panels panels_of{b_panel, step, std::min(width, columns.size - j)};
         const Results of_panels = to.shifted(0, j);
-        if (a_panels == nullptr)
+        if (!turns_a_)
           multiply_rows<false>(packs_a_ ? Rows{a_rows, a_step} : Rows{in_place, a.outer}, rows.size, panels_of, pairs,
                                j == 0, of_panels);
-        for (std::int64_t i = 0; a_panels != nullptr && i < rows.size; i += panel)
-          multiply_rows<true>({reinterpret_cast<const bf16*>(a_panels + i / panel * step), 2},
-                              std::min(panel, rows.size - i), panels_of, pairs, false, of_panels.shifted(i, 0));
+        for (std::int64_t i = 0; turns_a_ && i < rows.size; i += panel)
+          multiply_rows<true>({reinterpret_cast<const bf16*>(a_panels.now + i / panel * step), 2},
+                              std::min(panel, rows.size - i), panels_of, pairs, false, of_panels.shifted(i, 0), &next);
       }
+      next.finish();
+      std::swap(a_panels.now, a_panels.next);
+      std::swap(own.now, own.next);
     }
   }
 

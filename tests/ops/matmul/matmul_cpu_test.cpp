@@ -181,7 +181,13 @@ TEST_P(CpuMatmul, SeveralBlocksMatchPlainLoops) {
     std::int64_t m, n, k;
   };
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const auto& [m, n, k] : {Size{530, 70, 90}, {70, 1650, 40}, {40, 50, 4130}, {300, 450, 1570}, {128, 64, 30}})
+    for (const auto& [m, n, k] : {Size{530, 70, 90},
+                                  {70, 1650, 40},
+                                  {40, 50, 4130},
+                                  {96, 160, 2305},
+                                  {32, 32, 2400},
+                                  {300, 450, 1570},
+                                  {128, 64, 30}})
       for (const bool transpose_a : {false, true}) {
         if (!takes(dtype)) continue;
         MatmulProblem p{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = !transpose_a};
