@@ -128,10 +128,11 @@ void Ema::apply_to_buffers() {
 
 void Ema::swap() {
   check_parameters();
+  // First, as it may find no memory.
+  note_holder(parameters_, !in_use_);
+  in_use_ = !in_use_;
   exchange_values(average_, parameters_.own_values());
   for (std::size_t i = 0; i < buffers_.size(); ++i) exchange_values(buffer_averages_[i], *buffers_[i].tensor);
-  in_use_ = !in_use_;
-  note_holder(parameters_, in_use_);
   parameters_.shards() != nullptr ? parameters_.gather_values() : parameters_.refresh_low_precision();
 }
 
