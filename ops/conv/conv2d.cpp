@@ -92,9 +92,7 @@ struct Conv2d {
       }
       if (needs[0]) {
         const Shape shape{s.n, s.h, s.w, s.c};
-        // On the CPU the tape adds, so that the bits there do not depend on it.
-        const bool adds = !dy.device().is_cpu() && !empty;
-        const Tensor sum = adds ? needs.sum_so_far(0, shape, dy.dtype()) : Tensor();
+        const Tensor sum = empty ? Tensor() : needs.sum_so_far(0, shape, dy.dtype());
         dx = sum.defined() ? sum : needs.make(0, shape, dy.dtype());
         if (!empty)
           kernels::conv2d(stream, s, Pass::backward_data, {dx, saved.w.get(), Tensor(), dy, nullptr, sum.defined()});

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "autograd/accumulate.h"
 #include "core/error.h"
 
 namespace hearth::kernels {
@@ -48,7 +49,7 @@ void run_in_f32(Pass pass, bool all, const Conv2dOperands& o, Run&& run) {
              makes_y = pass == Pass::forward;
   const Tensor x = all ? in_f32(o.x, makes_x) : o.x, w = all ? in_f32(o.w, makes_w) : o.w,
                y = all ? in_f32(o.y, makes_y) : o.y, b = in_f32(o.b, makes_w);
-  run(Conv2dOperands{x, w, b, y, o.epilogue});
+  run(Conv2dOperands{x, w, b, y, o.epilogue, o.accumulate});
   const auto narrow_back = [](const Tensor& wide, const Tensor& result) {
     if (result.defined() && !wide.same_storage(result)) result.copy_from(wide);
   };
@@ -60,17 +61,29 @@ void run_in_f32(Pass pass, bool all, const Conv2dOperands& o, Run&& run) {
   }
 }
 
-/// `inner` for f16 and any type of b too.
-template <const Conv2dCandidate& inner>
+/// run(operands that are not added to), and adds.
+template <class Run>
+void run_beside(const Conv2dOperands& o, const Run& run) {
+  const Tensor dx = Tensor::empty_like(o.x);
+  run(Conv2dOperands{dx, o.w, o.b, o.y});
+  add_into(cpu::stream_of(o.x.device()), o.x, dx);
+}
+
+/// `inner` for f16, any type of b, and sums, which it may make itself.
+template <const Conv2dCandidate& inner, bool adds = false>
 Conv2dCandidate with_f16() {
   return {inner.name,
           [](const ConvProblem& problem) {
             std::string reason = beyond_f32(problem);
             return reason.empty() ? inner.unsupported(taken(problem)) : reason;
           },
-          [](const ConvProblem& problem, const Conv2dOperands& o) {
-            run_in_f32(problem.pass, problem.activations == DType::f16, o,
-                       [&](const Conv2dOperands& wide) { inner.run(taken(problem), wide); });
+          [](const ConvProblem& problem, const Conv2dOperands& operands) {
+            const bool is_f16 = problem.activations == DType::f16;
+            const auto run = [&](const Conv2dOperands& o) {
+              run_in_f32(problem.pass, is_f16, o, [&](const Conv2dOperands& wide) { inner.run(taken(problem), wide); });
+            };
+            if (operands.accumulate && (!adds || is_f16)) return run_beside(operands, run);
+            run(operands);
           },
           nullptr,
           [](const ConvProblem& problem) {
@@ -81,6 +94,7 @@ Conv2dCandidate with_f16() {
 std::string takes_all(const ConvProblem&) { return ""; }
 
 void run_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
+  if (o.accumulate) return run_beside(o, [&](const Conv2dOperands& beside) { run_im2col(problem, beside); });
   if (problem.activations == DType::f64) return conv2d_im2col(problem, o);
   run_in_f32(problem.pass, true, o, [&](const Conv2dOperands& wide) { conv2d_im2col(problem, wide); });
 }
@@ -89,9 +103,9 @@ void run_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
 
 void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   static Conv2dCandidates candidates("conv2d",
-                                     {with_f16<conv2d_matmul>(),
+                                     {with_f16<conv2d_matmul, true>(),
                                       with_f16<conv2d_amx>(),
-                                      with_f16<conv2d_winograd>(),
+                                      with_f16<conv2d_winograd, true>(),
                                       with_f16<conv2d_direct_bf16>(),
                                       with_f16<conv2d_paired_bf16>(),
                                       with_f16<conv2d_unfolded>(),

@@ -52,8 +52,8 @@ void gather(const ConvShape& s, std::size_t pixel_bytes, const std::byte* x, std
   });
 }
 
-// The inverse: pixels that y has not become zero.
-void scatter(const ConvShape& s, std::size_t pixel_bytes, const std::byte* kept, std::byte* x) {
+// The inverse: pixels that y has not become zero, or stay.
+void scatter(const ConvShape& s, std::size_t pixel_bytes, const std::byte* kept, std::byte* x, bool stay) {
   cpu::parallel_for(s.n * s.h, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t image = i / s.h, row = i % s.h, p = row / s.stride_h;
@@ -63,7 +63,7 @@ void scatter(const ConvShape& s, std::size_t pixel_bytes, const std::byte* kept,
         const std::int64_t q = w / s.stride_w;
         if (kept_row && w % s.stride_w == 0 && q < s.q)
           std::memcpy(to, kept + static_cast<std::size_t>((image * s.p + p) * s.q + q) * pixel_bytes, pixel_bytes);
-        else
+        else if (!stay)
           std::memset(to, 0, pixel_bytes);
       }
     }
@@ -109,7 +109,8 @@ std::string why_slower(const ConvProblem& problem) {
 
 void run(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
-  const MatmulProblem product = product_of(problem);
+  MatmulProblem product = product_of(problem);
+  product.accumulate = o.accumulate;
   cpu::Scratch scratch;
   switch (problem.pass) {
     case Pass::forward:
@@ -117,9 +118,10 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
                          o.b.defined() ? o.b.data<float>() : nullptr, o.y.bytes());
     case Pass::backward_data: {
       if (is_dense(s)) return cpu::matmul(product, o.y.bytes(), o.w.bytes(), nullptr, o.x.bytes());
-      void* kept = take_pixels(problem, scratch);
+      auto* const kept = static_cast<std::byte*>(take_pixels(problem, scratch));
+      if (o.accumulate) gather(s, pixel_bytes(problem), o.x.bytes(), kept);
       cpu::matmul(product, o.y.bytes(), o.w.bytes(), nullptr, kept);
-      return scatter(s, pixel_bytes(problem), static_cast<const std::byte*>(kept), o.x.bytes());
+      return scatter(s, pixel_bytes(problem), kept, o.x.bytes(), o.accumulate);
     }
     case Pass::backward_weights:
       cpu::matmul(product, o.y.bytes(), pixels_of(problem, o.x, scratch), nullptr, o.w.bytes());

@@ -43,7 +43,7 @@ void run_as(const ConvProblem& problem, const Conv2dOperands& o) {
       return;
     }
     case Pass::backward_data:
-      return winograd::backward_data(s, o.y.data<T>(), o.w.data<W>(), o.x.data<T>());
+      return winograd::backward_data(s, o.y.data<T>(), o.w.data<W>(), o.accumulate, o.x.data<T>());
     case Pass::backward_weights:
       winograd::backward_weights(s, o.x.data<T>(), o.y.data<T>(), o.w.data<W>());
       if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), problem.activations, s.n * s.p * s.q, s.k, o.b.data<float>());

@@ -49,7 +49,7 @@ struct Conv2dOperands {
   const Tensor& b;
   const Tensor& y;
   Conv2dEpilogue* epilogue = nullptr;
-  bool accumulate = false;  ///< backward_data, of devices only: x is added to
+  bool accumulate = false;  ///< backward_data: x is added to
   const Conv2dFusion* fusion = nullptr;
   /// backward_weights, of devices only, where wanted: w may be left to sum_filter_parts(), and this becomes its parts
   /// [parts, elements], in the type of sums or that of the images.

@@ -223,7 +223,7 @@ void forward(const ConvShape& s, const T* x, const W* w, const float* b, bool re
   Convolution<T, W>({.from = squares_of(s.n, s.h, s.w, s.c, s.pad_h, s.pad_w, s.p, s.q),
                      .to = squares_of(s.n, s.p, s.q, s.k, 0, 0, s.p, s.q),
                      .filters = {w, 1, taps * s.c, s.c, s.c, s.k, std::is_same_v<T, bf16>},
-                     .finish = {b, relu},
+                     .finish = {.bias = b, .relu = relu},
                      .images = x,
                      .results = y})
       .run();
@@ -231,11 +231,11 @@ void forward(const ConvShape& s, const T* x, const W* w, const float* b, bool re
 
 // The forward pass of dy, by filters turned by half a circle.
 template <class T, class W>
-void backward_data(const ConvShape& s, const T* dy, const W* w, T* dx) {
+void backward_data(const ConvShape& s, const T* dy, const W* w, bool accumulate, T* dx) {
   Convolution<T, W>({.from = squares_of(s.n, s.p, s.q, s.k, 2 - s.pad_h, 2 - s.pad_w, s.h, s.w),
                      .to = squares_of(s.n, s.h, s.w, s.c, 0, 0, s.h, s.w),
                      .filters = {w + (taps - 1) * s.c, taps * s.c, 1, -s.c, s.k, s.c, std::is_same_v<T, bf16>},
-                     .finish = {},
+                     .finish = {.accumulate = accumulate},
                      .images = dy,
                      .results = dx})
       .run();
@@ -263,7 +263,7 @@ double share_inside(const ConvShape& s) {
 
 #define HEARTH_INSTANTIATE(T, W)                                                       \
   template void forward(const ConvShape&, const T*, const W*, const float*, bool, T*); \
-  template void backward_data(const ConvShape&, const T*, const W*, T*);               \
+  template void backward_data(const ConvShape&, const T*, const W*, bool, T*);         \
   template void backward_weights(const ConvShape&, const T*, const T*, W*);
 HEARTH_INSTANTIATE(float, float)
 HEARTH_INSTANTIATE(bf16, float)

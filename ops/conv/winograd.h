@@ -15,9 +15,9 @@ namespace hearth::kernels::winograd {
 /// bf16 w is rounded to it. What is between is f32 and rounded once.
 template <class T, class W>
 void forward(const ConvShape& shape, const T* x, const W* w, const float* b, bool relu, T* y);
-/// dx of dy and w.
+/// dx of dy and w, or added to it.
 template <class T, class W>
-void backward_data(const ConvShape& shape, const T* dy, const W* w, T* dx);
+void backward_data(const ConvShape& shape, const T* dy, const W* w, bool accumulate, T* dx);
 /// dw of x and dy.
 template <class T, class W>
 void backward_weights(const ConvShape& shape, const T* x, const T* dy, W* dw);

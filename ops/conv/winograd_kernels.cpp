@@ -390,9 +390,12 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
       transform<ResultLine>([&](int i, int j) { return load_lanes(sums + (i * patch + j) * planes_of.plane + c); },
                             [&](int i, int j, Vector v) {
                               if (i >= rows || j >= columns) return;
+                              T* const result = to + (i * squares.w + j) * squares.channels + c;
+                              const T* const held = result;
                               v += added;
+                              if (finish.accumulate) v += count >= lanes ? load_lanes(held) : load_some(held, count);
                               if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
-                              store_some(v, to + (i * squares.w + j) * squares.channels + c, count);
+                              store_some(v, result, count);
                             });
     }
   }

@@ -106,6 +106,7 @@ void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Ra
 struct Finish {
   const float* bias = nullptr;  ///< [channels], added unless null
   bool relu = false;
+  bool accumulate = false;  ///< to the results that are there
 };
 /// Some channels of some squares of the results: A^T sums A, finished.
 template <class T>

@@ -10,12 +10,15 @@
 #include <map>
 #include <set>
 
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "ops/conv/conv2d.h"
 #include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
+#include "ops/pointwise/operators.h"
 #include "tests/ops/conv/plain_convolution.h"
 #include "tests/support/error_message.h"
 
@@ -337,6 +340,50 @@ std::string choice(const ConvShape& s, Pass pass, DType dtype) {
   const Operands o(problem);
   kernels::conv2d(cpu::stream_of({}), s, pass, {o.x, o.w, Tensor(), o.y});
   return last_choice("conv2d");
+}
+
+TEST_F(Conv2dCpu, AddsTheGradientToWhatIsThere) {
+  struct Case {
+    ConvShape shape;
+    const char* candidate;
+    DType dtype;
+  };
+  const ConvShape square = shape(3, 9, 7, 20, 34, 3, 3, 1, 1);
+  for (const auto& [s, candidate, dtype] : {Case{shape(2, 14, 14, 33, 17, 1, 1, 1, 0), "matmul", DType::f32},
+                                            Case{shape(2, 14, 14, 32, 1030, 1, 1, 1, 0), "matmul", DType::bf16},
+                                            Case{shape(2, 15, 14, 24, 40, 1, 1, 2, 0), "matmul", DType::f32},
+                                            Case{shape(2, 15, 14, 24, 40, 1, 1, 2, 0), "matmul", DType::bf16},
+                                            Case{square, "winograd", DType::f32}, Case{square, "winograd", DType::bf16},
+                                            Case{square, "onednn", DType::f32}, Case{square, "im2col", DType::f64}}) {
+    if (candidate == std::string("onednn") && !cpu::dnn::available()) continue;
+    const ForceCandidate force("conv2d", candidate);
+    const ConvProblem problem{.shape = s, .pass = Pass::backward_data, .activations = dtype, .weights = dtype};
+    const Operands o(problem);
+    std::vector<double> expected = plain_loops(problem, o).main;
+    const std::vector<double> before = o.x.to_doubles();
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    kernels::conv2d(cpu::stream_of({}), s, Pass::backward_data, {o.x, o.w, Tensor(), o.y, nullptr, true});
+    expect_near(o.x, expected, 2e-5, join_text(candidate, " ", text_of(problem)));
+  }
+}
+
+// The second of two gradients of one tensor is added by the convolution, into the first's memory.
+TEST_F(Conv2dCpu, AddsToTheSumOfTheTape) {
+  const Tensor x = requires_grad(Operands::draw({2, 6, 6, 8}, 1, DType::f32));
+  const Tensor w = Operands::draw({8, 1, 1, 8}, 2, DType::f32);
+  const Tensor h = x * 2.0, y = conv2d(h, w, Conv2dOptions{}), z = y + h * 3.0;
+  const ChoiceLog log;
+  backward(z, Tensor::full(z.shape(), 1));
+  std::int64_t added = 0;
+  for (const auto& [run, count] : log.runs())
+    if (run.second.find(", added") != std::string::npos) added += count;
+  EXPECT_EQ(added, 1);
+  const std::vector<double> filters = w.to_doubles(), found = grad_of(x).to_doubles();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    double expected = 3;
+    for (std::size_t k = 0; k < 8; ++k) expected += filters[k * 8 + i % 8];
+    ASSERT_NEAR(found[i], 2 * expected, 1e-5) << i;
+  }
 }
 
 TEST_F(Conv2dCpu, ChoosesInOrder) {
