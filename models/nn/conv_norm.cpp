@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "autograd/record.h"
 #include "ops/conv/residual_block.h"
 #include "ops/norm/batch_norm_pool.h"
 #include "ops/norm/channel_moments.h"
@@ -55,9 +56,12 @@ Tensor ConvNorm::residual_block(std::span<ConvNorm* const> layers, ConvNorm* sho
   if (!watched && detail::why_no_residual_block(x, parts, other).empty() &&
       detail::prefers_residual_block(x, parts, other))
     return detail::residual_block(x, parts, other);
+  // A shortcut that is recorded first adds its gradient last, on the CPU only to the pixels that it reads.
+  const bool first = shortcut != nullptr && is_recording() && x.device().is_cpu();
+  const Tensor added = first ? (*shortcut)(x) : x;
   Tensor y = x;
   for (ConvNorm* const layer : layers.first(layers.size() - 1)) y = (*layer)(y);
-  return shortcut == nullptr ? (*layers.back())(y, x) : (*layers.back())(y, *shortcut, x);
+  return shortcut == nullptr || first ? (*layers.back())(y, added) : (*layers.back())(y, *shortcut, x);
 }
 
 Tensor ConvNorm::pooled(const Tensor& x, const MaxPool2dOptions& pool) {
