@@ -81,8 +81,13 @@ class Convolution {
         block_(block_of(squares_, by_squares_)),
         chunks_(ceil_div(o_.filters.outputs, chunk)),
         filter_size_(FilterPanels::size_of(o_.filters.terms)) {
-    if (!by_squares_) return;
-    block_ = take_together(o_.to, block_);
+    if (by_squares_) {
+      block_ = take_together(o_.to, block_);
+    } else {
+      // Halves of the images, each with filters of its own, lie in their threads' L3 where there are several.
+      if (squares_ >= 128) o_.to.group = ceil_div(o_.to.n, 2);
+      block_ = block_of(std::min(squares_, part()), false);
+    }
     o_.from.group = o_.to.group;
   }
 
@@ -113,14 +118,18 @@ class Convolution {
     cpu::parallel_for(squares_, 4, [&](std::int64_t begin, std::int64_t end) {
       transform_images(o_.from, o_.images, outside, {begin, end}, images.from_row(begin));
     });
-    cpu::parallel_chunks(chunks_, [&](std::int64_t i) {
+    cpu::parallel_chunks(ceil_div(squares_, part()) * chunks_, [&](std::int64_t i) {
       cpu::Scratch own;
       const FilterPanels filters{own.take<float>(filter_size_), o_.filters.terms};
-      transform_filters(o_.filters, i * chunk, filters);
-      for (std::int64_t begin = 0; begin < squares_; begin += block_)
-        multiply(i, images.from_row(begin), filters, {begin, std::min(squares_, begin + block_)});
+      transform_filters(o_.filters, i % chunks_ * chunk, filters);
+      const std::int64_t first = i / chunks_ * part(), end = std::min(squares_, first + part());
+      for (std::int64_t begin = first; begin < end; begin += block_)
+        multiply(i % chunks_, images.from_row(begin), filters, {begin, std::min(end, begin + block_)});
     });
   }
+
+  // Squares of a group of images.
+  std::int64_t part() const { return o_.to.group * o_.to.of_image(); }
 
   // A chunk of outputs of some squares.
   void multiply(std::int64_t i, const Planes& images, const FilterPanels& filters, Range squares) const {

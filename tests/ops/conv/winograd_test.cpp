@@ -26,7 +26,7 @@ class Winograd : public testing::Test {
 
 // What Winograd's tiles, pieces of filters and vectors of channels cut off or leave empty, with more squares
 // than filters and fewer, squares of three rows or columns in one group of images and in several, the last of them
-// smaller, and padding from none to more than filters reach.
+// smaller, many of them with filters for each half, and padding from none to more than filters reach.
 std::vector<ConvShape> square_shapes() {
   return {shape(1, 1, 1, 1, 1, 3, 3, 1, 1),
           shape(1, 8, 8, 16, 24, 3, 3, 1, 1),
@@ -42,7 +42,8 @@ std::vector<ConvShape> square_shapes() {
           shape(7, 7, 6, 20, 9, 3, 3, 1, 1),
           shape(5, 13, 15, 24, 17, 3, 3, 1, 1),
           shape(21, 7, 6, 300, 35, 3, 3, 1, 1),
-          shape(9, 2, 2, 12, 40, 3, 3, 1, 1)};
+          shape(9, 2, 2, 12, 40, 3, 3, 1, 1),
+          shape(131, 2, 2, 132, 136, 3, 3, 1, 1)};
 }
 
 TEST_F(Winograd, MatchesPlainLoops) {
