@@ -44,11 +44,9 @@ std::atomic<int>& pool_size() {
 
 std::atomic<bool> deterministic_mode{false};
 
-/// The chunks [begin, end) of one thread, on a cache line of their own. Other threads take of them when they have none
-/// left.
-struct alignas(64) Share {
-  std::int64_t begin = 0, end = 0;
-  std::atomic<std::int64_t> taken{0};
+/// How many of a thread's chunks have been taken, by it or by others, on a cache line of its own.
+struct alignas(64) Taken {
+  std::atomic<std::int64_t> chunks{0};
 };
 
 }  // namespace
@@ -70,24 +68,24 @@ namespace detail {
 void run_chunks(std::int64_t count, ChunkOrder order, ChunkBody body, const void* context) {
   if (count <= 0) return;
   const int pool = threads();
-  const auto run_share = [&](Share& share) {
-    for (std::int64_t i; (i = share.taken.fetch_add(1, std::memory_order_relaxed)) < share.end - share.begin;)
-      body(context, order == ChunkOrder::forwards ? share.begin + i : share.end - 1 - i);
+  // Part t of `parts`. Others look before they take: most often nothing is left.
+  const auto run_part = [&](int t, int parts, std::atomic<std::int64_t>& taken) {
+    const std::int64_t begin = count * t / parts, end = count * (t + 1) / parts, size = end - begin;
+    while (size > 0 && taken.load(std::memory_order_relaxed) < size) {
+      const std::int64_t i = taken.fetch_add(1, std::memory_order_relaxed);
+      if (i < size) body(context, order == ChunkOrder::forwards ? begin + i : end - 1 - i);
+    }
   };
   if (count == 1 || pool == 1 || omp_in_parallel()) {
-    Share all{.end = count};
-    return run_share(all);
+    std::atomic<std::int64_t> taken{0};
+    return run_part(0, 1, taken);
   }
   reserve_threads(pool);
   // The next call takes the same memory.
-  thread_local std::vector<Share> memory;
-  if (memory.size() < static_cast<std::size_t>(pool)) memory = std::vector<Share>(static_cast<std::size_t>(pool));
-  Share* const shares = memory.data();
-  for (int t = 0; t < pool; ++t) {
-    shares[t].begin = count * t / pool;
-    shares[t].end = count * (t + 1) / pool;
-    shares[t].taken.store(0, std::memory_order_relaxed);
-  }
+  thread_local std::vector<Taken> memory;
+  if (memory.size() < static_cast<std::size_t>(pool)) memory = std::vector<Taken>(static_cast<std::size_t>(pool));
+  Taken* const taken = memory.data();
+  for (int t = 0; t < pool; ++t) taken[t].chunks.store(0, std::memory_order_relaxed);
   std::exception_ptr failure;
   std::mutex failure_mutex;
 #pragma omp parallel num_threads(pool)
@@ -96,7 +94,10 @@ void run_chunks(std::int64_t count, ChunkOrder order, ChunkBody body, const void
     // Before any of them runs a library kernel, here or in the library's own parallel regions.
     if (own != 0) block_signals_for_good();
     try {
-      for (int t = 0; t < pool; ++t) run_share(shares[(own + t) % pool]);
+      for (int i = 0; i < pool; ++i) {
+        const int t = (own + i) % pool;
+        run_part(t, pool, taken[t].chunks);
+      }
     } catch (...) {
       const std::lock_guard lock(failure_mutex);
       if (!failure) failure = std::current_exception();
