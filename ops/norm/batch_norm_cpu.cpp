@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory traffic decides the speed: training reads x twice and writes y once, the gradient reads x and dy twice and
-// writes dx over dy. Rows are cut into chunks that depend on the shape only, and chunks are visited backwards in every
-// second pass, because the end of a tensor larger than the cache is what the first pass left there.
+// writes dx over dy. Rows are cut into chunks that depend on the shape only. Sums visit them backwards, because the end
+// of a tensor larger than the cache is what the op that made it left there; what follows the sums goes forwards.
 // Reference in training, for each channel, of n values:
 //   mean = sum(x) / n;  rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
 //   y = activation((x - mean) * rstd * gamma + beta + residual)
@@ -130,10 +130,10 @@ void grad_rows(const T* x, const T* dy, const P* coefficients, const P* correcti
 namespace hearth::kernels {
 namespace {
 
-// f(begin, count) over the rows, the last ones first.
+// f(begin, count) over the rows.
 template <class F>
-void backwards(const BatchNormPieces& layout, const F& f) {
-  cpu::parallel_chunks_backwards(layout.count_of(layout.rows, layout.grain), [&](std::int64_t i) {
+void over_rows(const BatchNormPieces& layout, const F& f) {
+  cpu::parallel_chunks(layout.count_of(layout.rows, layout.grain), [&](std::int64_t i) {
     const std::int64_t begin = i * layout.grain;
     f(begin, std::min(layout.grain, layout.rows - begin));
   });
@@ -209,7 +209,7 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
     T* const result = y.data<T>();
     std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
     const auto run = [&]<class Variant>(Variant) {
-      backwards(layout, [&](std::int64_t begin, std::int64_t rows) {
+      over_rows(layout, [&](std::int64_t begin, std::int64_t rows) {
         const std::int64_t at = begin * lanes;
         HEARTH_ISA_CALL(apply_rows<Variant>, values + at, Variant::residual ? extra + at : nullptr, table, result + at,
                         bits == nullptr ? nullptr : bits + begin * mask_bytes, rows, lanes);
@@ -265,7 +265,7 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
     T* const extra = d_residual.defined() ? d_residual.data<T>() : nullptr;
     const std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
     const auto run = [&]<class Variant>(Variant) {
-      backwards(layout, [&](std::int64_t begin, std::int64_t rows) {
+      over_rows(layout, [&](std::int64_t begin, std::int64_t rows) {
         const std::int64_t at = begin * lanes;
         HEARTH_ISA_CALL(grad_rows<Variant>, values + at, gradient + at, table, correction,
                         bits == nullptr ? nullptr : bits + begin * mask_bytes, out + at,

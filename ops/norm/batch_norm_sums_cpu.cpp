@@ -226,7 +226,7 @@ void channel_statistics(const Tensor& x, double* mean, double* variance) {
   visit_dtype("batch_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     const T* const values = x.data<T>();
-    cpu::parallel_chunks(chunks, [&](std::int64_t i) {
+    cpu::parallel_chunks_backwards(chunks, [&](std::int64_t i) {
       cpu::Scratch local;
       P* const narrow = local.take<P>(3 * lanes);
       double* const wide = local.take<double>(2 * lanes);
@@ -270,7 +270,7 @@ void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double
     HEARTH_ISA_CALL(arrange<T>, unordered, 3, lanes, table);
     const T *values = x.data<T>(), *gradient = dy.data<T>();
     const std::uint8_t* const bits = saved.mask.defined() ? saved.mask.data<std::uint8_t>() : nullptr;
-    cpu::parallel_chunks(chunks, [&](std::int64_t i) {
+    cpu::parallel_chunks_backwards(chunks, [&](std::int64_t i) {
       cpu::Scratch local;
       P* const narrow = local.take<P>(2 * lanes);
       const std::int64_t begin = i * layout.chunk_rows, rows = std::min(layout.chunk_rows, layout.rows - begin);
