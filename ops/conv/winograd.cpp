@@ -198,19 +198,34 @@ class FilterGradient {
     });
   }
 
-  // The images of all squares are kept, and some filters at a time are finished.
+  // The images of all squares are kept, and some filters at a time are finished. Halves of the images, each summed for
+  // itself, lie in their threads' L3 where there are several; the halves' gradients are added in f32.
   void run_by_filters(const T* outside, cpu::Scratch& scratch) const {
-    const std::int64_t filters = ceil_div(s_.k, round_up(ceil_div(s_.k, 42), at_once));
+    const std::int64_t pieces = round_up(ceil_div(s_.k, 42), at_once), filters = ceil_div(s_.k, pieces);
+    Squares from = from_, to = to_;
+    if (squares_ >= 128) from.group = to.group = ceil_div(s_.n, 2);
+    const std::int64_t part = to.group * to.of_image(), parts = ceil_div(squares_, part), size = s_.k * taps * s_.c;
     const Planes images = take_planes(squares_, s_.c, scratch);
+    float* const halves = parts > 1 ? scratch.take<float>(parts * size) : nullptr;
     cpu::parallel_for(squares_, 4, [&](std::int64_t begin, std::int64_t end) {
-      transform_images(from_, x_, outside, {begin, end}, images.from_row(begin));
+      transform_images(from, x_, outside, {begin, end}, images.from_row(begin));
     });
-    cpu::parallel_for(s_.k, filters, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_chunks(parts * pieces, [&](std::int64_t i) {
+      const std::int64_t begin = i % pieces * filters, end = std::min(begin + filters, s_.k), at = begin * taps * s_.c;
+      if (begin >= end) return;
+      const Range which{i / pieces * part, std::min((i / pieces + 1) * part, squares_)};
       cpu::Scratch own;
-      const Planes gradients = take_planes(squares_, filters, own), sums = take_planes(filters, s_.c, own);
-      transform_gradients(to_, dy_, outside, {begin, end}, {0, squares_}, gradients);
-      multiply_squares(end - begin, s_.c, to_, {0, squares_}, gradients, images, sums, false);
-      store_filters(end - begin, s_.c, sums, {1, 0}, dw_ + begin * taps * s_.c);
+      const Planes gradients = take_planes(part, filters, own), sums = take_planes(filters, s_.c, own);
+      transform_gradients(to, dy_, outside, {begin, end}, which, gradients);
+      multiply_squares(end - begin, s_.c, to, which, gradients, images.from_row(which.begin), sums, false);
+      if (halves == nullptr)
+        store_filters(end - begin, s_.c, sums, {1, 0}, dw_ + at);
+      else
+        store_filters(end - begin, s_.c, sums, {1, 0}, halves + i / pieces * size + at);
+    });
+    if (halves == nullptr) return;
+    cpu::parallel_for(size, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      add_filters(halves + begin, {parts, size}, end - begin, dw_ + begin);
     });
   }
 

@@ -403,7 +403,7 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
 
 template <class W>
 void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
-  const std::int64_t step = parts.rows * sums.row;
+  const std::int64_t step = parts.apart * sums.row;
   for (std::int64_t k = 0; k < rows; ++k)
     for (std::int64_t c = 0; c < channels; c += lanes)
       transform<FilterGradientLine>(
@@ -414,6 +414,19 @@ void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums,
             return sum;
           },
           [&](int r, int s, Vector v) { store_some(v, dw + ((k * 3 + r) * 3 + s) * channels + c, channels - c); });
+}
+
+template <class W>
+void add_filters(const float* first, const Parts& parts, std::int64_t size, W* dw) {
+  for (std::int64_t i = 0; i < size; i += lanes) {
+    const std::int64_t count = size - i;
+    Vector sum{};
+    for (std::int64_t part = 0; part < parts.count; ++part) {
+      const float* const term = first + part * parts.apart + i;
+      sum += count >= lanes ? load_lanes(term) : load_some(term, count);
+    }
+    store_some(sum, dw + i, count);
+  }
 }
 
 }  // namespace hearth::kernels::winograd::HEARTH_ISA_NAMESPACE
@@ -452,12 +465,18 @@ void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums,
   HEARTH_ISA_CALL(store_filters, rows, channels, sums, parts, dw);
 }
 
+template <class W>
+void add_filters(const float* first, const Parts& parts, std::int64_t size, W* dw) {
+  HEARTH_ISA_CALL(add_filters, first, parts, size, dw);
+}
+
 #define HEARTH_INSTANTIATE(T)                                                                         \
   template void transform_images(const Squares&, const T*, const T*, Range, const Planes&);           \
   template void transform_gradients(const Squares&, const T*, const T*, Range, Range, const Planes&); \
   template void transform_filters(const Filters<T>&, std::int64_t, const FilterPanels&);              \
   template void store_results(const Squares&, Range, Range, const Planes&, const Finish&, T*);        \
-  template void store_filters(std::int64_t, std::int64_t, const Planes&, const Parts&, T*);
+  template void store_filters(std::int64_t, std::int64_t, const Planes&, const Parts&, T*);           \
+  template void add_filters(const float*, const Parts&, std::int64_t, T*);
 HEARTH_INSTANTIATE(float)
 HEARTH_INSTANTIATE(bf16)
 #undef HEARTH_INSTANTIATE

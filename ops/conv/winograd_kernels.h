@@ -112,12 +112,15 @@ struct Finish {
 template <class T>
 void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
                    T* results);
-/// Sums that are in parts, so many rows apart.
+/// Sums that are in parts, so many rows or elements apart.
 struct Parts {
-  std::int64_t count, rows;
+  std::int64_t count, apart;
 };
 /// Of `rows` filters: dw [rows, 3, 3, channels] = G^T sums G, the parts of the sums being added in order.
 template <class W>
 void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw);
+/// dw [size] = the sum of parts of it, so many elements apart.
+template <class W>
+void add_filters(const float* first, const Parts& parts, std::int64_t size, W* dw);
 
 }  // namespace hearth::kernels::winograd
