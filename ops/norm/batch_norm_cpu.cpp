@@ -139,16 +139,8 @@ void over_rows(const BatchNormPieces& layout, const F& f) {
   });
 }
 
-// Results larger than this leave the caches before they are read again: they are written past them, which spares
-// reading the lines first.
+// Results larger than this leave the caches before they are read again.
 constexpr std::size_t streamed_bytes = std::size_t{16} << 20;
-
-bool is_streamed(const Tensor& result, const BatchNormPieces& layout) {
-  constexpr std::size_t line = 64;
-  const auto row_bytes = static_cast<std::size_t>(layout.lanes) * size_of(result.dtype());
-  return result.byte_size() >= streamed_bytes && row_bytes % line == 0 &&
-         reinterpret_cast<std::uintptr_t>(result.bytes()) % line == 0;
-}
 
 // f.operator()<value>(), for a value known at run time.
 template <class F>
@@ -162,6 +154,12 @@ void blend_into(P* running, double momentum, std::int64_t c, double batch) {
 }
 
 }  // namespace
+
+bool is_streamed(const Tensor& result, std::int64_t row_bytes) {
+  constexpr std::size_t line = 64;
+  return result.byte_size() >= streamed_bytes && static_cast<std::size_t>(row_bytes) % line == 0 &&
+         reinterpret_cast<std::uintptr_t>(result.bytes()) % line == 0;
+}
 
 void write_coefficients(double* mean, double* variance, double values, const ChannelNorm& o) {
   const std::int64_t channels = o.rstd.size();
@@ -217,19 +215,16 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
     };
     with_flag(extra != nullptr, [&]<bool added>() {
       with_flag(relu, [&]<bool rectified>() {
-        with_flag(is_streamed(y, layout), [&]<bool streamed>() { run(Forward<added, rectified, streamed>{}); });
+        with_flag(is_streamed(y, layout.row_bytes),
+                  [&]<bool streamed>() { run(Forward<added, rectified, streamed>{}); });
       });
     });
   });
 }
 
-void batch_norm_grad_sums(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& rstd,
-                          const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections) {
-  const Tensor &x = saved.x, &coefficients = saved.coefficients;
-  const std::int64_t channels = x.dim(-1);
-  cpu::Scratch scratch;
-  double *sums = scratch.take<double>(channels), *products = scratch.take<double>(channels);
-  channel_gradient_sums(saved, dy, sums, products);
+void write_gradient_sums(const double* sums, const double* products, double values, const Tensor& coefficients,
+                         const Tensor& rstd, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections) {
+  const std::int64_t channels = rstd.size();
   const double* const inverse = rstd.data<double>();
   visit_dtype("batch_norm", coefficients.dtype(), FullFloats{}, [&]<class P>() {
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -238,12 +233,22 @@ void batch_norm_grad_sums(cpu::Stream&, const BatchNormSaved& saved, const Tenso
       if (d_gamma.defined()) d_gamma.data<P>()[c] = static_cast<P>(product * inverse[c]);
       if (d_beta.defined()) d_beta.data<P>()[c] = static_cast<P>(sum);
       if (!corrections.defined()) continue;
-      const double values = static_cast<double>(x.size() / channels);
       const double b = product * inverse[c] * inverse[c] / values;
       corrections.data<P>()[c] = static_cast<P>(sum / values - b * rest);
       corrections.data<P>()[channels + c] = static_cast<P>(b);
     }
   });
+}
+
+void batch_norm_grad_sums(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& rstd,
+                          const Tensor& d_gamma, const Tensor& d_beta, const Tensor& corrections) {
+  const std::int64_t channels = saved.x.dim(-1);
+  if (channels == 0) return;
+  cpu::Scratch scratch;
+  double *sums = scratch.take<double>(channels), *products = scratch.take<double>(channels);
+  channel_gradient_sums(saved, dy, sums, products);
+  write_gradient_sums(sums, products, static_cast<double>(saved.x.size() / channels), saved.coefficients, rstd, d_gamma,
+                      d_beta, corrections);
 }
 
 void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy, const Tensor& corrections,
@@ -274,12 +279,48 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
     };
     with_gate(saved.gate, [&]<ReluGate gate>() {
       with_flag(extra != nullptr, [&]<bool added>() {
-        with_flag(is_streamed(dx, layout) && (!added || is_streamed(d_residual, layout)),
+        with_flag(is_streamed(dx, layout.row_bytes) && (!added || is_streamed(d_residual, layout.row_bytes)),
                   [&]<bool streamed>() { run(Backward<gate, added, streamed>{}); });
       });
     });
   });
 }
+
+template <class T>
+const acc_t<T>* NormRows::table(const Tensor& values, cpu::Scratch& scratch) {
+  using P = acc_t<T>;
+  const std::int64_t lanes = values.dim(1);
+  P* const result = scratch.take<P>(values.size());
+  HEARTH_ISA_CALL(arrange<T>, values.data<P>(), values.dim(0), lanes, result);
+  return result;
+}
+
+template <class T>
+void NormRows::apply(const T* x, const acc_t<T>* coefficients, T* y) const {
+  using Variant = Forward<false, true, false>;
+  HEARTH_ISA_CALL(apply_rows<Variant>, x, static_cast<const T*>(nullptr), coefficients, y,
+                  static_cast<std::uint8_t*>(nullptr), rows, channels);
+}
+
+template <class T>
+void NormRows::gradient(const T* x, const T* dy, const acc_t<T>* coefficients, const acc_t<T>* corrections,
+                        bool streamed, T* dx) const {
+  with_flag(streamed, [&]<bool past>() {
+    using Variant = Backward<ReluGate::from_input, false, past>;
+    HEARTH_ISA_CALL(grad_rows<Variant>, x, dy, coefficients, corrections, static_cast<const std::uint8_t*>(nullptr), dx,
+                    static_cast<T*>(nullptr), rows, channels);
+  });
+}
+
+#define HEARTH_INSTANTIATE(T)                                                \
+  template const acc_t<T>* NormRows::table<T>(const Tensor&, cpu::Scratch&); \
+  template void NormRows::apply(const T*, const acc_t<T>*, T*) const;        \
+  template void NormRows::gradient(const T*, const T*, const acc_t<T>*, const acc_t<T>*, bool, T*) const;
+HEARTH_INSTANTIATE(float)
+HEARTH_INSTANTIATE(double)
+HEARTH_INSTANTIATE(f16)
+HEARTH_INSTANTIATE(bf16)
+#undef HEARTH_INSTANTIATE
 
 }  // namespace hearth::kernels
 #endif

@@ -25,6 +25,16 @@ struct BatchNormPool {
     Tensor coefficients, rstd, taps;
   };
 
+  /// On a device the moments that a convolution left spare the pass over x.
+  template <class Stream>
+  void find_coefficients(Stream& stream, const Tensor& x, const kernels::ChannelNorm& norm) const {
+    if constexpr (std::is_same_v<Stream, cuda::Stream>) {
+      if (moments != nullptr && moments->parts.defined())
+        return kernels::batch_norm_coefficients(stream, *moments, x.size() / shape.c, norm);
+    }
+    kernels::batch_norm_coefficients(stream, x, norm);
+  }
+
   Tensor forward(Saved& saved, const Tensor& x_view, const Tensor& gamma, const Tensor& beta) const {
     const Tensor x = x_view.contiguous();
     const Tensor coefficients = Tensor::empty({4, shape.c}, gamma.dtype(), x.device());
@@ -34,14 +44,9 @@ struct BatchNormPool {
     if (is_recording()) taps = Tensor::empty(y.shape(), DType::u8, x.device());
     const Tensor g = gamma.contiguous(), b = beta.contiguous();
     const kernels::ChannelNorm norm{g, b, options, running_mean, running_var, coefficients, rstd};
-    run_on(x.device(), [&]<class Stream>(Stream& stream) {
-      if constexpr (std::is_same_v<Stream, cuda::Stream>) {
-        if (moments != nullptr && moments->parts.defined())
-          kernels::batch_norm_coefficients(stream, *moments, x.size() / shape.c, norm);
-        else
-          kernels::batch_norm_coefficients(stream, x, norm);
-        kernels::batch_norm_pool(stream, shape, x, coefficients, y, taps);
-      }
+    run_on(x.device(), [&](auto& stream) {
+      find_coefficients(stream, x, norm);
+      kernels::batch_norm_pool(stream, shape, x, coefficients, y, taps);
     });
     for (const Tensor* const running : {&running_mean, &running_var})
       if (running->defined()) running->storage()->bump_version();
@@ -64,14 +69,11 @@ struct BatchNormPool {
     const Tensor corrections = Tensor::empty({2, shape.c}, wide, x.device());
     // Nobody reads x after this.
     if (needs[0]) gradients[0] = x.sole_owner() ? x : needs.make(0, x.shape(), x.dtype());
-    run_on(x.device(), [&]<class Stream>(Stream& stream) {
-      if constexpr (std::is_same_v<Stream, cuda::Stream>) {
-        kernels::batch_norm_pool_grad_sums(stream, shape, x, saved.coefficients, saved.taps, dy, saved.rstd,
-                                           gradients[1], gradients[2], corrections);
-        if (needs[0])
-          kernels::batch_norm_pool_grad(stream, shape, x, saved.coefficients, saved.taps, dy, corrections,
-                                        gradients[0]);
-      }
+    run_on(x.device(), [&](auto& stream) {
+      kernels::batch_norm_pool_grad_sums(stream, shape, x, saved.coefficients, saved.taps, dy, saved.rstd, gradients[1],
+                                         gradients[2], corrections);
+      if (needs[0])
+        kernels::batch_norm_pool_grad(stream, shape, x, saved.coefficients, saved.taps, dy, corrections, gradients[0]);
     });
     return gradients;
   }
@@ -81,13 +83,14 @@ struct BatchNormPool {
 
 std::string detail::why_no_batch_norm_pool(const Tensor& x, const BatchNormOptions& options,
                                            const MaxPool2dOptions& pool) {
-  if (!x.defined() || !x.device().is_cuda()) return "it runs on a CUDA device";
-  if (x.rank() != 4 || x.size() == 0 || !is_floating(x.dtype())) return "it takes images [N, H, W, C] that are there";
+  if (!x.defined() || x.rank() != 4 || x.size() == 0 || !is_floating(x.dtype()))
+    return "it takes images [N, H, W, C] that are there";
   if (!options.training) return "the norm is in evaluation";
   if (options.group != nullptr) return "the norm takes its statistics of all ranks";
   if (options.activation != Activation::relu) return "it has a ReLU between norm and pooling";
-  if (x.dim(3) % 8 != 0 || (x.is_contiguous() && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 != 0))
-    return "channels do not come in whole packs of 8";
+  const std::int64_t pack = x.device().is_cuda() ? 8 : 32;
+  if (x.dim(3) % pack != 0 || (x.is_contiguous() && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 != 0))
+    return join_text("channels do not come in whole packs of ", pack);
   const kernels::PoolShape shape = max_pool2d_shape(x, pool);
   if (shape.kernel_h * shape.kernel_w >= kernels::shut_tap) return "a window has 255 pixels or more";
   for (const std::int64_t count : {x.size(), x.dim(1) + shape.kernel_h + shape.stride_h,

@@ -256,6 +256,14 @@ void channel_statistics(const Tensor& x, double* mean, double* variance) {
   for (std::int64_t c = 0; c < channels; ++c) variance[c] = std::max(0.0, partial[lanes + c] / n);
 }
 
+void add_parts(const double* parts, std::int64_t count, std::int64_t channels, double* sum) {
+  cpu::parallel_for(2 * channels, lanes_a_piece, [&](std::int64_t first, std::int64_t last) {
+    if (sum != parts) std::copy(parts + first, parts + last, sum + first);
+    for (std::int64_t i = 1; i < count; ++i)
+      HEARTH_ISA_CALL(add_chunk, parts + i * 2 * channels + first, last - first, sum + first);
+  });
+}
+
 void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double* sum, double* product) {
   const Tensor& x = saved.x;
   const BatchNormPieces layout(x);
@@ -284,15 +292,25 @@ void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double
   std::fill_n(sum, channels, 0.0);
   std::fill_n(product, channels, 0.0);
   if (chunks == 0) return;
-  cpu::parallel_for(2 * lanes, lanes_a_piece, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = 1; i < chunks; ++i)
-      HEARTH_ISA_CALL(add_chunk, partial + i * 2 * lanes + first, last - first, partial + first);
-  });
+  add_parts(partial, chunks, lanes, partial);
   for (std::int64_t f = 0; f < layout.fold; ++f) {
     HEARTH_ISA_CALL(add_chunk, partial + f * channels, channels, sum);
     HEARTH_ISA_CALL(add_chunk, partial + lanes + f * channels, channels, product);
   }
 }
+
+template <class T>
+void NormRows::gradient_sums(const T* x, const T* dy, const acc_t<T>* coefficients, double* sums) const {
+  cpu::Scratch scratch;
+  const std::int64_t block = BatchNormPieces::block_of(channels * static_cast<std::int64_t>(sizeof(T)));
+  HEARTH_ISA_CALL(chunk_gradients<ReluGate::from_input>, x, dy, coefficients, static_cast<const std::uint8_t*>(nullptr),
+                  rows, channels, block, scratch.take<acc_t<T> >(2 * channels), sums);
+}
+
+template void NormRows::gradient_sums(const float*, const float*, const float*, double*) const;
+template void NormRows::gradient_sums(const double*, const double*, const double*, double*) const;
+template void NormRows::gradient_sums(const f16*, const f16*, const float*, double*) const;
+template void NormRows::gradient_sums(const bf16*, const bf16*, const float*, double*) const;
 
 }  // namespace hearth::kernels
 #endif

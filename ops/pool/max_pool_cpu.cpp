@@ -9,7 +9,7 @@
 
 #include "core/cpu/lanes.h"
 #include "ops/pool/kernels.h"
-#include "ops/pool/windows.h"
+#include "ops/pool/max_pool_rows.h"
 #include "ops/scratch.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
@@ -102,6 +102,48 @@ void max_channels(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) 
   for (int v = 0; v < vectors; ++v) store_taps(taps + v * lanes, at[v]);
 }
 
+/// The same for pixels that are 0 or more, or NaN, whatever their sign: such numbers are ordered as integers.
+template <int vectors, class T>
+void max_positive_channels(const PoolShape& s, const Window<T>& window, T* y, std::uint8_t* taps) {
+  using Word =
+      std::conditional_t<sizeof(T) == 8, std::int64_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int16_t>>;
+  constexpr std::int64_t lanes = HEARTH_ISA_VECTOR_BYTES / sizeof(T);
+  typedef Word Words __attribute__((vector_size(HEARTH_ISA_VECTOR_BYTES)));
+  constexpr Word sign = std::numeric_limits<Word>::min();
+  Words best[vectors], at[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) best[v] = Words{} - 1, at[v] = Words{};
+  for (std::int64_t i = 0; i < window.rows; ++i) {
+    for (std::int64_t j = 0; j < window.columns; ++j) {
+      const T* const pixel = window.x + (i * s.w + j) * s.c;
+      const auto tap = static_cast<Word>(window.first + i * s.kernel_w + j);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        Words value;
+        std::memcpy(&value, static_cast<const void*>(pixel + v * lanes), sizeof(value));
+        value &= ~sign;
+        const Words larger = value > best[v];
+        at[v] = larger ? Words{} + tap : at[v];
+        best[v] = larger ? value : best[v];
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) std::memcpy(static_cast<void*>(y + v * lanes), &best[v], sizeof(best[v]));
+  if (taps == nullptr) return;
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+#if HEARTH_ISA_VECTOR_BYTES == 64
+    if constexpr (sizeof(T) == 2) {
+      const __m256i bytes = _mm512_maskz_cvtepi16_epi8(~__mmask32{}, reinterpret_cast<__m512i>(at[v]));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(taps + v * lanes), bytes);
+      continue;
+    }
+#endif
+    store_taps(taps + v * lanes, at[v]);
+  }
+}
+
 /// The same for one channel.
 template <class T, class Tap>
 void max_channel(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) {
@@ -119,8 +161,9 @@ void max_channel(const PoolShape& s, const Window<T>& window, T* y, Tap* taps) {
   if (taps != nullptr) *taps = static_cast<Tap>(at);
 }
 
-/// Row p of the result of one image: y [Q, C] and, unless null, the taps.
-template <class T, class Tap>
+/// Row p of the result of one image: y [Q, C] and, unless null, the taps. `positive`: no pixel is below 0, and channels
+/// are in multiples of 32.
+template <bool positive, class T, class Tap>
 void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps) {
   constexpr std::int64_t lanes = Lanes<acc_t<T>>::count;
   const Range r = taps_inside(p, s.stride_h, s.pad_h, s.kernel_h, s.h);
@@ -132,6 +175,13 @@ void max_row(const PoolShape& s, std::int64_t p, const T* image, T* y, Tap* taps
     Tap* const kept = taps == nullptr ? nullptr : taps + q * s.c;
     const auto tap_at = [&](std::int64_t c) { return kept == nullptr ? nullptr : kept + c; };
     std::int64_t c = 0;
+    if constexpr (positive) {
+      constexpr std::int64_t words = HEARTH_ISA_VECTOR_BYTES / sizeof(T);
+      for (; c + 2 * words <= s.c; c += 2 * words, window.x += 2 * words)
+        max_positive_channels<2>(s, window, y + c, tap_at(c));
+      for (; c + words <= s.c; c += words, window.x += words) max_positive_channels<1>(s, window, y + c, tap_at(c));
+      continue;
+    }
     for (; c + 4 * lanes <= s.c; c += 4 * lanes, window.x += 4 * lanes) max_channels<4>(s, window, y + c, tap_at(c));
     for (; c + lanes <= s.c; c += lanes, window.x += lanes) max_channels<1>(s, window, y + c, tap_at(c));
     for (; c < s.c; ++c, ++window.x) max_channel(s, window, y + c, tap_at(c));
@@ -167,6 +217,28 @@ HEARTH_ALWAYS_INLINE Vector passed_by(const Tap* chosen, Tap tap, Vector values)
   std::memcpy(&taps, chosen, sizeof(taps));
   const auto equal = __builtin_convertvector(taps, typename Lanes<Index>::Vector) == static_cast<Index>(tap);
   return equal ? values : Vector{};
+}
+
+/// Of two vectors of bf16, as they lie in memory, those values whose kept position is `tap`, zeros for the others.
+HEARTH_ALWAYS_INLINE Lanes<std::uint32_t>::Vector pairs_passed_by(const std::uint8_t* chosen, std::uint8_t tap,
+                                                                  const bf16* values) {
+  using Words = Lanes<std::uint32_t>::Vector;
+#if HEARTH_ISA_VECTOR_BYTES == 64
+  const __m256i taps = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(chosen));
+  const __mmask32 equal = _mm256_cmpeq_epi8_mask(taps, _mm256_set1_epi8(static_cast<char>(tap)));
+  return reinterpret_cast<Words>(_mm512_maskz_loadu_epi16(equal, values));
+#elif HEARTH_ISA_VECTOR_BYTES == 32
+  const __m128i taps = _mm_loadu_si128(reinterpret_cast<const __m128i*>(chosen));
+  const __m256i equal = _mm256_cvtepi8_epi16(_mm_cmpeq_epi8(taps, _mm_set1_epi8(static_cast<char>(tap))));
+  return reinterpret_cast<Words>(_mm256_and_si256(equal, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values))));
+#else
+  constexpr std::size_t count = sizeof(Words) / 2;
+  std::uint16_t passed[count];
+  for (std::size_t i = 0; i < count; ++i) passed[i] = chosen[i] == tap ? values[i].bits : std::uint16_t{};
+  Words words;
+  std::memcpy(&words, passed, sizeof(words));
+  return words;
+#endif
 }
 
 /// dx [channels] = what `count` windows pass on; the number is known to the compiler, so that sums stay in registers.
@@ -267,15 +339,104 @@ void max_grad_row(const PoolShape& s, std::int64_t row, const Range* columns, co
   }
 }
 
+/// A vector of T's sums of channels, of bf16 a pair: what windows pass on.
+template <class T>
+struct PassedOn {
+  typename Lanes<acc_t<T>>::Vector sum{};
+  static constexpr std::int64_t channels = Lanes<acc_t<T>>::count;
+
+  HEARTH_ALWAYS_INLINE void add(const WindowOver<T, std::uint8_t>& window, std::int64_t c, int tap) {
+    using Index = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+    sum += passed_by<Index>(window.chosen + c, static_cast<std::uint8_t>(window.tap | tap),
+                            load_lanes(window.gradient + c));
+  }
+  HEARTH_ALWAYS_INLINE void store(T* into) const { store_lanes(into, sum); }
+};
+
+template <>
+struct PassedOn<bf16> {
+  Lanes<float>::Vector even{}, odd{};
+  static constexpr std::int64_t channels = 2 * Lanes<float>::count;
+
+  HEARTH_ALWAYS_INLINE void add(const WindowOver<bf16, std::uint8_t>& window, std::int64_t c, int tap) {
+    const auto words =
+        pairs_passed_by(window.chosen + c, static_cast<std::uint8_t>(window.tap | tap), window.gradient + c);
+    even += reinterpret_cast<Lanes<float>::Vector>(words << 16);
+    odd += reinterpret_cast<Lanes<float>::Vector>(words & 0xffff0000u);
+  }
+  HEARTH_ALWAYS_INLINE void store(bf16* into) const {
+    const auto words = rounded_to_bf16(even) >> 16 | (rounded_to_bf16(odd) & 0xffff0000u);
+    std::memcpy(static_cast<void*>(into), &words, sizeof(words));
+  }
+};
+
+/// Rows 2p and, if `both`, 2p + 1 of dx of one image under windows of 3x3, two apart, with padding 1, for channels in
+/// multiples of 32. Squares of four pixels lie under four windows, whose taps and gradients are read once.
+template <class T>
+void stem_grad_rows(const PoolShape& s, std::int64_t p, bool both, const std::uint8_t* taps, const T* dy, T* dx) {
+  using Sum = PassedOn<T>;
+  constexpr std::uint8_t nowhere = 0xf0;  // a tap that no window has
+  for (std::int64_t q = 0; q < s.q; ++q, dx += 2 * s.c) {
+    const auto window = [&](std::int64_t down, std::int64_t across) {
+      const bool is = p + down < s.p && q + across < s.q;
+      const std::int64_t at = ((p + (is ? down : 0)) * s.q + q + (is ? across : 0)) * s.c;
+      return WindowOver<T, std::uint8_t>{taps + at, dy + at, is ? std::uint8_t{} : nowhere};
+    };
+    const WindowOver<T, std::uint8_t> w[2][2] = {{window(0, 0), window(0, 1)}, {window(1, 0), window(1, 1)}};
+    const bool right = 2 * q + 1 < s.w;
+    T* const below = dx + s.w * s.c;
+    const std::int64_t next = s.q * s.c;  // the windows of the next rows are asked for
+    for (std::int64_t c = 0; c < s.c; c += Sum::channels) {
+      __builtin_prefetch(w[1][0].chosen + next + c);
+      __builtin_prefetch(w[1][0].gradient + next + c);
+      Sum sums[4];
+      sums[0].add(w[0][0], c, 4);
+      sums[1].add(w[0][0], c, 5);
+      sums[1].add(w[0][1], c, 3);
+      sums[2].add(w[0][0], c, 7);
+      sums[2].add(w[1][0], c, 1);
+      sums[3].add(w[0][0], c, 8);
+      sums[3].add(w[0][1], c, 6);
+      sums[3].add(w[1][0], c, 2);
+      sums[3].add(w[1][1], c, 0);
+      sums[0].store(dx + c);
+      if (right) sums[1].store(dx + s.c + c);
+      if (both) sums[2].store(below + c);
+      if (both && right) sums[3].store(below + s.c + c);
+    }
+  }
+}
+
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
 #else
 
 namespace hearth::kernels {
 namespace {
 
+/// Windows as those of a residual network's stem.
+bool is_stem(const PoolShape& s) {
+  return s.kernel_h == 3 && s.kernel_w == 3 && s.stride_h == 2 && s.stride_w == 2 && s.pad_h == 1 && s.pad_w == 1 &&
+         s.c % 32 == 0;
+}
+
 template <class F>
 void visit_taps(const Tensor& taps, F&& f) {
   visit_dtype("max_pool2d", taps.dtype(), Types<std::uint8_t, std::int32_t>{}, std::forward<F>(f));
+}
+
+/// Some rows of dx of an image.
+template <class T, class Tap>
+void grad_rows(const PoolShape& s, const Range& rows, const Range* columns, const Tap* taps, const T* dy, T* dx) {
+  const std::int64_t row_size = s.w * s.c;
+  if constexpr (sizeof(Tap) == 1) {
+    if (is_stem(s) && rows.first % 2 == 0) {
+      for (std::int64_t row = rows.first; row < rows.last; row += 2, dx += 2 * row_size)
+        HEARTH_ISA_CALL(stem_grad_rows, s, row / 2, row + 1 < rows.last, taps, dy, dx);
+      return;
+    }
+  }
+  for (std::int64_t row = rows.first; row < rows.last; ++row, dx += row_size)
+    HEARTH_ISA_CALL(max_grad_row, s, row, columns, taps, dy, dx);
 }
 
 }  // namespace
@@ -288,7 +449,8 @@ void max_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
       T* into = y.data<T>();
       each_row(s.n, s.p, s.q * s.c, [&](std::int64_t n, std::int64_t p) {
         const std::int64_t at = (n * s.p + p) * s.q * s.c;
-        HEARTH_ISA_CALL(max_row, s, p, from + n * s.h * s.w * s.c, into + at, kept == nullptr ? nullptr : kept + at);
+        HEARTH_ISA_CALL(max_row<false>, s, p, from + n * s.h * s.w * s.c, into + at,
+                        kept == nullptr ? nullptr : kept + at);
       });
     };
     if (!taps.defined()) return run(static_cast<std::uint8_t*>(nullptr));
@@ -300,19 +462,41 @@ void max_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& taps, const
   if (dx.size() == 0) return;
   cpu::Scratch scratch;
   Range* const columns = scratch.take<Range>(s.w);
-  for (std::int64_t x = 0; x < s.w; ++x) columns[x] = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
+  fill_columns(s, columns);
   visit_dtype("max_pool2d", dy.dtype(), Floats{}, [&]<class T>() {
     visit_taps(taps, [&]<class Tap>() {
       const T* gradient = dy.data<T>();
       const Tap* chosen = taps.data<Tap>();
       T* into = dx.data<T>();
-      each_row(s.n, s.h, s.w * s.c, [&](std::int64_t n, std::int64_t row) {
+      const std::int64_t pairs = (s.h + 1) / 2;
+      each_row(s.n, pairs, 2 * s.w * s.c, [&](std::int64_t n, std::int64_t pair) {
+        const Range rows{2 * pair, std::min(2 * pair + 2, s.h)};
         const std::int64_t at = n * s.p * s.q * s.c;
-        HEARTH_ISA_CALL(max_grad_row, s, row, columns, chosen + at, gradient + at, into + (n * s.h + row) * s.w * s.c);
+        grad_rows(s, rows, columns, chosen + at, gradient + at, into + (n * s.h + rows.first) * s.w * s.c);
       });
     });
   });
 }
+
+template <class T>
+void pool::max_positive_row(const PoolShape& s, std::int64_t p, const T* image, T* y, std::uint8_t* taps) {
+  HEARTH_ISA_CALL(max_row<true>, s, p, image, y, taps);
+}
+
+template <class T>
+void pool::max_grad_rows(const PoolShape& s, const Range& rows, const Range* columns, const std::uint8_t* taps,
+                         const T* dy, T* dx) {
+  grad_rows(s, rows, columns, taps, dy, dx);
+}
+
+#define HEARTH_INSTANTIATE(T)                                                                        \
+  template void pool::max_positive_row(const PoolShape&, std::int64_t, const T*, T*, std::uint8_t*); \
+  template void pool::max_grad_rows(const PoolShape&, const Range&, const Range*, const std::uint8_t*, const T*, T*);
+HEARTH_INSTANTIATE(float)
+HEARTH_INSTANTIATE(double)
+HEARTH_INSTANTIATE(f16)
+HEARTH_INSTANTIATE(bf16)
+#undef HEARTH_INSTANTIATE
 
 }  // namespace hearth::kernels
 #endif

@@ -11,6 +11,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "core/cpu/parallel.h"
 #include "core/random.h"
 #include "ops/conv/conv_norm.h"
 #include "tests/support/op_test.h"
@@ -23,7 +24,8 @@ struct Case {
   MaxPool2dOptions pool;
 };
 
-// One pixel wide, a residual network's stem, uneven windows, windows apart from each other, many channels.
+// One pixel wide, a residual network's stem, uneven windows, windows apart from each other, many channels; on the CPU
+// more rows than a piece of work has.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {{2, 3, 1, 8}, {.kernel = {3, 1}, .stride = 1, .padding = {1, 0}}},
@@ -31,6 +33,10 @@ const std::vector<Case>& cases() {
       {{2, 7, 5, 24}, {.kernel = {3, 2}, .stride = Pair{2, 1}, .padding = {1, 0}}},
       {{1, 11, 7, 8}, {.kernel = 2, .stride = 4}},
       {{1, 4, 6, 264}, {.kernel = 3, .stride = 2, .padding = 1}},
+      {{2, 9, 8, 32}, {.kernel = 3, .stride = 2, .padding = 1}},
+      {{2, 7, 5, 64}, {.kernel = {3, 2}, .stride = Pair{2, 1}, .padding = {1, 0}}},
+      {{1, 11, 7, 32}, {.kernel = 2, .stride = 4}},
+      {{1, 33, 40, 96}, {.kernel = 3, .stride = 2, .padding = 1}},
   };
   return all;
 }
@@ -41,7 +47,7 @@ Tensor two_ops(const Case& c, const Tensor& x, const Tensor& gamma, const Tensor
 
 Tensor one_op(const Case& c, const Tensor& x, const Tensor& gamma, const Tensor& beta) {
   const BatchNormOptions options{.activation = Activation::relu};
-  if (!x.device().is_cuda()) return two_ops(c, x, gamma, beta);
+  if (x.device().is_cpu() && c.x[3] % 32 != 0) return two_ops(c, x, gamma, beta);
   return detail::batch_norm_pool(x, gamma, beta, options, {}, {}, c.pool, nullptr);
 }
 
@@ -76,7 +82,6 @@ std::vector<Tensor> step_of(const Case& c, Tensor (*run)(const Case&, const Tens
 }
 
 OP_TEST(BatchNormPoolIsTwoOps) {
-  if (!current_site().device.is_cuda()) return;
   std::vector<Case> all = cases();
   // More windows side by side than a block has threads for, and more below each other than a thread takes.
   all.push_back({{2, 20, 67, 64}, {.kernel = 3, .stride = 2, .padding = 1}});
@@ -101,48 +106,68 @@ OP_TEST(BatchNormPoolIsTwoOps) {
   }
 }
 
-class CudaBatchNormPool : public testing::Test {
+class BatchNormPool : public testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override {
-    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+    if (GetParam() == DeviceType::cuda && device_count(DeviceType::cuda) == 0)
+      GTEST_SKIP() << "there is no CUDA device";
   }
-  const Device gpu{DeviceType::cuda, 0};
-  const Case stem = cases()[1];
+  const Device device{GetParam(), 0};
+  const BatchNormOptions options{.activation = Activation::relu};
+
+  Tensor ones(const Shape& shape, DType dtype) const { return Tensor::full(shape, 1.0, dtype, device); }
 };
 
-TEST_F(CudaBatchNormPool, NaNWins) {
-  const Tensor gamma = Tensor::full({16}, 1.0, DType::f32, gpu);
+TEST_P(BatchNormPool, NaNWins) {
+  const Case stem{{2, 9, 8, 32}, {.kernel = 3, .stride = 2, .padding = 1}};
+  const Tensor gamma = ones({32}, DType::f32);
   for (const float nan : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()})
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       Tensor x = Tensor::full(stem.x, 1.0, DType::f32);
       x.data<float>()[0] = nan;
-      const std::vector<double> y = one_op(stem, x.to(dtype).to(gpu), gamma, gamma).to_doubles();
+      const std::vector<double> y = one_op(stem, x.to(dtype).to(device), gamma, gamma).to_doubles();
       EXPECT_TRUE(std::isnan(y[0])) << dtype;
       EXPECT_FALSE(std::isnan(y[1])) << dtype;
     }
 }
 
-TEST_F(CudaBatchNormPool, SaysWhatItIsNotFor) {
-  const Tensor x = Tensor::full({2, 4, 4, 8}, 1.0, DType::f16, gpu),
-               odd = Tensor::full({2, 4, 4, 12}, 1.0, DType::f16, gpu);
-  const BatchNormOptions options{.activation = Activation::relu};
+TEST_P(BatchNormPool, SaysWhatItIsNotFor) {
+  const Tensor x = ones({2, 4, 4, 32}, DType::f16);
   const MaxPool2dOptions pool{.kernel = 2};
   const auto reason = [](const Tensor& of, const BatchNormOptions& norm, const MaxPool2dOptions& windows) {
     return detail::why_no_batch_norm_pool(of, norm, windows);
   };
   EXPECT_EQ(reason(x, options, pool), "");
-  EXPECT_NE(reason(x.to(Device{}), options, pool), "");
-  EXPECT_NE(reason(odd, options, pool), "");
+  EXPECT_EQ(reason(ones({2, 4, 4, 8}, DType::f16), options, pool).empty(), device.is_cuda());
+  EXPECT_NE(reason({}, options, pool), "");
+  EXPECT_NE(reason(ones({2, 4, 4, 12}, DType::f16), options, pool), "");
+  EXPECT_NE(reason(ones({2, 4, 32}, DType::f16), options, pool), "");
   EXPECT_NE(reason(x, {.training = false, .activation = Activation::relu}, pool), "");
   EXPECT_NE(reason(x, {}, pool), "");
-  const Tensor wide = Tensor::full({2, 16, 16, 8}, 1.0, DType::f16, gpu);
-  EXPECT_NE(reason(wide, options, {.kernel = 16}), "");
-  const Tensor gamma = Tensor::full({8}, 1.0, DType::f32, gpu);
+  EXPECT_NE(reason(ones({2, 16, 16, 32}, DType::f16), options, {.kernel = 16}), "");
+  const Tensor gamma = ones({32}, DType::f32);
   refuses<UsageError>("batch_norm_pool", [&] {
     return detail::batch_norm_pool(x, gamma, gamma, {.training = false, .activation = Activation::relu}, gamma, gamma,
                                    pool, nullptr);
   });
 }
+
+// Pieces of work depend on the shape alone.
+TEST(BatchNormPoolThreads, DoNotChangeBits) {
+  const Case c{{3, 40, 40, 64}, {.kernel = 3, .stride = 2, .padding = 1}};
+  const int before = cpu::threads();
+  std::vector<std::vector<Tensor>> found;
+  for (const int threads : {1, 2, 5, 8}) {
+    cpu::set_threads(threads);
+    found.push_back(step_of(c, one_op));
+  }
+  cpu::set_threads(before);
+  for (const std::vector<Tensor>& other : found)
+    for (std::size_t i = 0; i < other.size(); ++i) EXPECT_EQ(other[i].to_doubles(), found[0][i].to_doubles()) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, BatchNormPool, testing::Values(DeviceType::cpu, DeviceType::cuda),
+                         [](const auto& site) { return site.param == DeviceType::cpu ? "Cpu" : "Cuda"; });
 
 }  // namespace
 }  // namespace hearth::test

@@ -18,13 +18,15 @@ struct Case {
   Pair kernel, stride, padding;
 };
 
-// One pixel, odd, a residual network's stem, windows apart from each other, more channels than a block, whole image.
+// One pixel, odd, a residual network's stem (with channels for whole vectors, an odd height or width, one row), windows
+// apart from each other, more channels than a block, whole image.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {{1, 1, 1, 1}, 1, 1, 0},      {{2, 7, 5, 3}, {3, 2}, {2, 1}, {1, 0}},
       {{2, 9, 8, 16}, 3, 2, 1},     {{1, 11, 7, 2}, 2, 4, 0},
       {{1, 4, 4, 300}, 2, 2, 0},    {{2, 5, 6, 4}, {5, 6}, 1, 0},
-      {{1, 6, 6, 5}, 4, {1, 3}, 2},
+      {{1, 6, 6, 5}, 4, {1, 3}, 2}, {{2, 5, 6, 32}, 3, 2, 1},
+      {{1, 6, 5, 64}, 3, 2, 1},     {{1, 1, 3, 32}, 3, 2, 1},
   };
   return all;
 }
