@@ -108,6 +108,7 @@ void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperand
                                       with_f16<conv2d_winograd, true>(),
                                       with_f16<conv2d_direct_bf16>(),
                                       with_f16<conv2d_paired_bf16>(),
+                                      with_f16<conv2d_stem_bf16>(),
                                       with_f16<conv2d_unfolded>(),
                                       with_f16<conv2d_onednn>(),
                                       {"im2col", takes_all, run_im2col}},

@@ -23,6 +23,9 @@ extern const Conv2dCandidate conv2d_winograd;
 extern const Conv2dCandidate conv2d_direct_bf16;
 /// The filter gradient in bf16: own code that pairs images. The same bits for any thread pool.
 extern const Conv2dCandidate conv2d_paired_bf16;
+/// The forward pass and the filter gradient of images of up to 4 channels in bf16: own code for first convolutions. The
+/// same bits for any thread pool.
+extern const Conv2dCandidate conv2d_stem_bf16;
 /// Every pixel's taps side by side, then one product with the filters as they are stored.
 extern const Conv2dCandidate conv2d_unfolded;
 /// The library's own convolution.

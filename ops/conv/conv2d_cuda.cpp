@@ -332,7 +332,7 @@ Conv2dCandidates& candidates() {
                                 {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
                                 {"mma", mma_unsupported, run_mma},
                                 {"portable", portable_unsupported, run_portable}},
-                               {"matmul", "direct_bf16", "paired_bf16", "unfolded", "onednn", "im2col"});
+                               {"matmul", "direct_bf16", "paired_bf16", "stem_bf16", "unfolded", "onednn", "im2col"});
   return list;
 }
 

@@ -362,6 +362,7 @@ TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
     expect("amx", tiles ? 14 : 0, tiles ? 4 : 0, tiles ? 14 : 0);
     expect("direct_bf16", bf16_kernels ? 4 : 0, bf16_kernels ? 3 : 0, 0);
     expect("paired_bf16", 0, 0, bf16_kernels ? 3 : 0);
+    expect("stem_bf16", bf16_kernels ? 6 : 0, 0, bf16_kernels ? 6 : 0);
     const bool library = cpu::dnn::available() && (images != DType::bf16 || cpu::dnn::has_hardware_bf16());
     const int of_library = library ? all : 0;
     expect("onednn", of_library, of_library, of_library);

@@ -28,8 +28,8 @@ namespace {
 using namespace conv;
 
 const Conv2dCandidate* const all_candidates[] = {
-    &kernels::conv2d_matmul,   &kernels::conv2d_amx,      &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
-    &kernels::conv2d_winograd, &kernels::conv2d_unfolded, &kernels::conv2d_onednn};
+    &kernels::conv2d_matmul,   &kernels::conv2d_amx,       &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
+    &kernels::conv2d_winograd, &kernels::conv2d_stem_bf16, &kernels::conv2d_unfolded,    &kernels::conv2d_onednn};
 
 std::vector<ConvShape> odd_shapes() {
   return {shape(2, 9, 7, 3, 5, 3, 3, 1, 1),
@@ -60,6 +60,23 @@ std::vector<ConvShape> tile_shapes() {
           shape(4, 6, 5, 96, 40, 2, 3, 1, 0),          shape(3, 11, 9, 32, 8, 1, 3, 3, 2),
           shape(1, 4, 4, 32, 32, 1, 1, 1, 0),          uneven(shape(16, 5, 5, 128, 128, 3, 3, 2, 1), 3),
           uneven(shape(4, 7, 7, 32, 8, 3, 3, 2, 1), 4)};
+}
+
+// Of few channels: tiles of pixels, outputs and values of a filter that are not full, rows of an odd number of values,
+// pixels at odd ones, an odd last pixel, filters that lie in the padding, and images in several parts.
+std::vector<ConvShape> stem_shapes() {
+  return {shape(2, 15, 77, 3, 20, 7, 7, 2, 3),
+          shape(1, 9, 14, 3, 70, 5, 5, 3, 2),
+          shape(2, 8, 9, 1, 100, 3, 4, 1, 1),
+          shape(1, 7, 13, 2, 130, 2, 5, 1, 0),
+          shape(3, 12, 12, 4, 16, 4, 4, 4, 0),
+          shape(1, 1, 1, 3, 7, 3, 3, 1, 1),
+          shape(1, 7, 15, 3, 16, 3, 3, 2, 0),
+          shape(1, 3, 2, 3, 33, 3, 3, 1, 4),
+          shape(2, 90, 37, 3, 64, 3, 3, 1, 1),
+          shape(1, 70, 71, 1, 48, 11, 11, 4, 2),
+          uneven(shape(2, 10, 11, 3, 17, 4, 3, 2, 1), 4),
+          cut(shape(2, 14, 15, 3, 24, 5, 5, 2, 2), 2, 1)};
 }
 
 // Convolutions whose output ends before the image does, as conv_transpose2d has them with output padding.
@@ -121,7 +138,7 @@ TEST_F(Conv2dCpu, F32MatchesPlainLoops) {
     EXPECT_EQ(runs["unfolded"][pass], 2 * 13);
     EXPECT_EQ(runs["onednn"][pass], cpu::dnn::available() ? 2 * 15 : 0);
   }
-  EXPECT_TRUE(runs["direct_bf16"].empty() && runs["paired_bf16"].empty());
+  EXPECT_TRUE(runs["direct_bf16"].empty() && runs["paired_bf16"].empty() && runs["stem_bf16"].empty());
   for (const Pass pass : all_passes) EXPECT_EQ(runs["winograd"][pass], 3);
 }
 
@@ -143,6 +160,42 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
     }
     EXPECT_EQ(runs["onednn"][Pass::forward] > 0, cpu::dnn::has_hardware_bf16());
   }
+}
+
+TEST_F(Conv2dCpu, StemMatchesPlainLoops) {
+  const int all = cpu::amx::has_bf16_vectors() ? 2 * static_cast<int>(stem_shapes().size()) : 0;
+  for (const DType weights : {DType::f32, DType::bf16}) {
+    Runs runs = check_shapes(stem_shapes(), {DType::bf16, weights});
+    EXPECT_EQ(runs["stem_bf16"][Pass::forward], all);
+    EXPECT_EQ(runs["stem_bf16"][Pass::backward_weights], all);
+    EXPECT_EQ(runs["stem_bf16"][Pass::backward_data], 0);
+  }
+}
+
+// Wherever plain loops have one.
+TEST_F(Conv2dCpu, StemPassesNaNAndInfinityOn) {
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  const ConvShape s = shape(2, 12, 13, 3, 20, 3, 3, 2, 1);
+  for (const double value : {std::nan(""), HUGE_VAL})
+    for (const Pass pass : {Pass::forward, Pass::backward_weights})
+      for (const bool in_x : {false, true}) {
+        const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16};
+        Operands o(problem);
+        Tensor& operand = in_x ? o.x : pass == Pass::forward ? o.w : o.y;
+        std::vector<double> values = operand.to_doubles();
+        values[values.size() / 2] = value;
+        operand = Tensor::of<double>(operand.shape(), values).to(operand.dtype());
+        const std::vector<double> expected = plain_loops(problem, o).main,
+                                  found = run(kernels::conv2d_stem_bf16, problem, o).main.to_doubles();
+        std::size_t beyond = 0, finite = 0;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          beyond += !std::isfinite(expected[i]);
+          finite += std::isfinite(found[i]);
+          EXPECT_TRUE(std::isfinite(expected[i]) || !std::isfinite(found[i])) << text_of(problem) << " at " << i;
+        }
+        EXPECT_GT(beyond, 0u);
+        EXPECT_GT(finite, 0u);
+      }
 }
 
 TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
@@ -207,10 +260,11 @@ TEST_F(Conv2dCpu, AnyThreadCountMatchesPlainLoops) {
 
 // The native bf16 kernels, and Winograd's without the mode.
 TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
-  for (const ConvShape& s : {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
-                             shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1),
-                             shape(8, 2, 2, 128, 256, 3, 3, 1, 1), shape(16, 4, 4, 128, 256, 3, 3, 1, 1),
-                             shape(8, 9, 9, 64, 32, 3, 3, 1, 1), shape(4, 9, 9, 40, 96, 3, 3, 1, 1), many_images()})
+  for (const ConvShape& s :
+       {shape(10, 14, 14, 64, 32, 3, 3, 1, 1), shape(16, 28, 28, 32, 64, 1, 1, 1, 0),
+        shape(7, 16, 16, 3, 64, 7, 7, 2, 3), shape(1, 16, 16, 16, 16, 3, 3, 2, 1), shape(8, 2, 2, 128, 256, 3, 3, 1, 1),
+        shape(16, 4, 4, 128, 256, 3, 3, 1, 1), shape(8, 9, 9, 64, 32, 3, 3, 1, 1), shape(4, 9, 9, 40, 96, 3, 3, 1, 1),
+        shape(3, 90, 37, 3, 40, 5, 5, 1, 2), many_images()})
     for (const DType activations : {DType::f32, DType::bf16})
       for (const Pass pass : all_passes)
         for (const bool deterministic : {false, true})
@@ -218,7 +272,8 @@ TEST_F(Conv2dCpu, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
             const ConvProblem problem{
                 .shape = s, .pass = pass, .activations = activations, .deterministic = deterministic};
             const bool own = candidate == &kernels::conv2d_direct_bf16 || candidate == &kernels::conv2d_paired_bf16 ||
-                             candidate == &kernels::conv2d_winograd || candidate == &kernels::conv2d_amx;
+                             candidate == &kernels::conv2d_stem_bf16 || candidate == &kernels::conv2d_winograd ||
+                             candidate == &kernels::conv2d_amx;
             if ((!deterministic && !own) || !candidate->unsupported(problem).empty()) continue;
             const Operands operands(problem);
             std::set<std::string> found;
@@ -244,6 +299,18 @@ TEST_F(Conv2dCpu, Bf16KernelsRoundOnce) {
   operands.w = operands.w.to(DType::f32);
   const Tensor dw = run(kernels::conv2d_paired_bf16, problem, operands).main;
   EXPECT_EQ(narrow.to_doubles(), dw.to(DType::bf16).to_doubles());
+}
+
+TEST_F(Conv2dCpu, StemRoundsOnce) {
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  for (const Pass pass : {Pass::forward, Pass::backward_weights}) {
+    ConvProblem problem{.shape = shape(2, 20, 20, 3, 24, 7, 7, 2, 3), .pass = pass, .activations = DType::bf16};
+    Operands operands(problem);
+    const Tensor of_f32 = run(kernels::conv2d_stem_bf16, problem, operands).main;
+    problem.weights = DType::bf16;
+    operands.w = operands.w.to(DType::bf16);
+    EXPECT_EQ(run(kernels::conv2d_stem_bf16, problem, operands).main.to_doubles(), of_f32.to(DType::bf16).to_doubles());
+  }
 }
 
 TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
@@ -282,8 +349,30 @@ TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
   EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, shape(2, 8, 8, 32, 8, 3, 3, 1, 1), Pass::forward));
 }
 
+TEST_F(Conv2dCpu, StemTakesFewChannels) {
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
+  const auto taken = [](const ConvShape& s, Pass pass = Pass::forward, DType type = DType::bf16) {
+    return takes(kernels::conv2d_stem_bf16, s, pass, type);
+  };
+  const ConvShape stem = shape(16, 224, 224, 3, 64, 7, 7, 2, 3);
+  EXPECT_TRUE(taken(stem));
+  EXPECT_TRUE(taken(stem, Pass::backward_weights));
+  EXPECT_FALSE(taken(stem, Pass::backward_data));
+  EXPECT_FALSE(taken(stem, Pass::forward, DType::f32));
+  EXPECT_FALSE(taken(shape(16, 224, 224, 5, 64, 7, 7, 2, 3)));
+  EXPECT_FALSE(taken(shape(16, 224, 224, 3, 64, 3, 3, 2, 1, 2)));
+  EXPECT_FALSE(taken(shape(16, 224, 224, 4, 64, 3, 3, 2, 1, 1, 2)));
+  EXPECT_FALSE(taken(shape(16, 224, 224, 3, 64, 3, 3, 4, 1)));
+  EXPECT_TRUE(taken(shape(4, 224, 224, 3, 64, 3, 3, 1, 1)));
+  EXPECT_FALSE(taken(shape(16, 224, 224, 3, 64, 3, 3, 1, 1)));
+  EXPECT_TRUE(taken(shape(16, 224, 224, 3, 64, 3, 3, 1, 1), Pass::backward_weights));
+  EXPECT_FALSE(taken(shape(16, 28, 28, 1, 8, 3, 3, 1, 1), Pass::backward_weights));
+}
+
 TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {
   const cpu::amx::EmulateTiles emulate;
+  EXPECT_FALSE(takes(kernels::conv2d_stem_bf16, shape(16, 64, 64, 3, 64, 7, 7, 2, 3), Pass::forward));
   const ConvShape small = shape(32, 4, 4, 256, 256, 3, 3, 1, 1);
   for (const Pass pass : all_passes) {
     EXPECT_FALSE(takes(kernels::conv2d_direct_bf16, small, pass));
@@ -412,6 +501,9 @@ TEST_F(Conv2dCpu, ChoosesInOrder) {
     }
     EXPECT_EQ(choice(shape(8, 4, 4, 128, 128, 3, 3, 1, 1), pass, DType::bf16),
               gradient ? "paired_bf16" : "direct_bf16");
+    const std::string other = cpu::dnn::has_hardware_bf16() ? "onednn" : "im2col";
+    EXPECT_EQ(choice(shape(2, 32, 32, 3, 64, 7, 7, 2, 3), pass, DType::bf16),
+              pass == Pass::backward_data ? other : "stem_bf16");
   }
 }
 
@@ -455,6 +547,12 @@ TEST_F(Conv2dCpu, APinSaysWhatIsUnsupported) {
   }
   EXPECT_PRED2(contains, message("direct_bf16", small, DType::f32), "bf16");
   EXPECT_PRED2(contains, message("paired_bf16", small, DType::bf16), "not a filter gradient");
+  EXPECT_PRED2(contains, message("stem_bf16", small, DType::f32), "images of f32");
+  EXPECT_PRED2(contains, message("stem_bf16", small, DType::bf16), "8 channels, more than 4");
+  EXPECT_PRED2(contains, message("stem_bf16", shape(2, 6, 6, 4, 8, 3, 3, 1, 1, 1, 2), DType::bf16), "2 groups");
+  EXPECT_PRED2(contains, message("stem_bf16", shape(2, 9, 9, 3, 8, 3, 3, 1, 1, 2), DType::bf16), "dilation 2x2");
+  EXPECT_PRED2(contains, message("stem_bf16", shape(2, 9, 9, 3, 8, 2, 3, 3, 1), DType::bf16),
+               "stride 3x3, beyond filters of 2x3");
   if (cpu::dnn::available()) return;
   EXPECT_PRED2(contains, message("onednn", small, DType::f32), "install libdnnl-dev");
 }
