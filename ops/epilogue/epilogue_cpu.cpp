@@ -9,7 +9,9 @@
 #include "core/cpu/parallel.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/functors.h"
+#include "ops/epilogue/gelu_bf16_vectors.h"
 #include "ops/epilogue/gelu_rounded.h"
+#include "ops/matmul/amx.h"
 #include "ops/scratch.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
@@ -124,6 +126,10 @@ void visit_for(Activation activation, F&& f) {
   });
 }
 
+/// Whether gelu_bf16_vectors.h has F of T; asked only where the processor has the instructions.
+template <class F, class T>
+constexpr bool has_vectors = std::is_same_v<F, GeluOf16Bits>&& std::is_same_v<T, bf16>;
+
 /// Rows a piece of work has, so that it is worth handing to a thread.
 std::int64_t rows_a_piece(std::int64_t cols) {
   return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, cols));
@@ -138,6 +144,9 @@ void finish(const Tensor& x, const Tensor& bias, const Tensor& y) {
   const T* from = x.data<T>();
   T* into = y.data<T>();
   cpu::parallel_for(y.size() / cols, rows_a_piece(cols), [&](std::int64_t begin, std::int64_t end) {
+    if constexpr (has_vectors<F, T>)
+      if (b == nullptr && cpu::amx::has_bf16_vectors())
+        return gelu_bf16_vectors::values(from + begin * cols, into + begin * cols, (end - begin) * cols);
     HEARTH_ISA_CALL(finish_rows, F{}, from + begin * cols, b, into + begin * cols, end - begin, cols);
   });
 }
@@ -185,6 +194,9 @@ void grad_with_sums(const Tensor& reference, const Tensor& dy, const Tensor& dpr
   cpu::parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
     A* sums = partials + begin / grain * cols;
     const std::int64_t at = begin * cols;
+    if constexpr (has_vectors<F, T>)
+      if (cpu::amx::has_bf16_vectors())
+        return gelu_bf16_vectors::gradients_and_sums(other + at, gradient + at, into + at, sums, end - begin, cols);
     if (into != nullptr)
       HEARTH_ISA_CALL(grad_rows, F{}, std::true_type{}, other + at, gradient + at, into + at, sums, end - begin, cols);
     else
@@ -224,6 +236,9 @@ void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference,
       const T* gradient = dy.data<T>();
       T* into = dpre.data<T>();
       cpu::parallel_for(dy.size(), 32768, [&](std::int64_t begin, std::int64_t end) {
+        if constexpr (has_vectors<F, T>)
+          if (cpu::amx::has_bf16_vectors())
+            return gelu_bf16_vectors::gradients(other + begin, gradient + begin, into + begin, end - begin);
         HEARTH_ISA_CALL(grad_flat, F{}, other + begin, gradient + begin, into + begin, end - begin);
       });
     });
