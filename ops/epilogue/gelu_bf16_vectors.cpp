@@ -25,7 +25,8 @@ namespace hearth::kernels::gelu_bf16_vectors {
 
 namespace {
 
-constexpr std::int64_t column_block = 256, row_block = 64;
+// Whole rows up to 4096 columns, whose sums still lie in L1: of parts of rows the processor reads too little ahead.
+constexpr std::int64_t column_block = 4096, row_block = 64;
 
 // Further out results are those of 15.
 constexpr float outermost = 14.99f;
@@ -165,9 +166,11 @@ void column_sums(const Cubics& cubics, const bf16* x, const bf16* dy, bf16* dpre
                  std::int64_t cols, std::int64_t stride) {
   const CubicVectors over_falling(cubics);
   // Even and odd places of 32 columns after each other.
-  alignas(64) float total[column_block] = {};
+  alignas(64) float total[column_block], block[column_block];
+  const std::int64_t places = (cols + 31) / 32 * 32;
+  std::fill_n(total, places, 0.0f);
   for (std::int64_t r0 = 0; r0 < rows; r0 += row_block) {
-    alignas(64) float block[column_block] = {};
+    std::fill_n(block, places, 0.0f);
     for (std::int64_t at = r0 * stride; at < std::min(rows, r0 + row_block) * stride; at += stride)
       by_32(
           cols, [&](std::int64_t c, __mmask32 there) __attribute__((always_inline)) {
@@ -175,7 +178,7 @@ void column_sums(const Cubics& cubics, const bf16* x, const bf16* dy, bf16* dpre
             _mm512_store_ps(block + c, _mm512_add_ps(_mm512_load_ps(block + c), d.evens));
             _mm512_store_ps(block + c + 16, _mm512_add_ps(_mm512_load_ps(block + c + 16), d.odds));
           });
-    for (std::int64_t c = 0; c < column_block; ++c) total[c] += block[c];
+    for (std::int64_t c = 0; c < places; ++c) total[c] += block[c];
   }
   for (std::int64_t c = 0; c < cols; ++c) sums[c] = total[c / 32 * 32 + c % 2 * 16 + c % 32 / 2];
 }

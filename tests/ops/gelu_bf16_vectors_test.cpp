@@ -54,7 +54,7 @@ TEST(GeluBf16Vectors, TakesEveryCount) {
 TEST(GeluBf16Vectors, AddsColumns) {
   if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "this processor has no AVX-512 with bf16";
   for (const std::int64_t rows : {1, 64, 131})
-    for (const std::int64_t cols : {1, 31, 32, 77, 256, 300}) {
+    for (const std::int64_t cols : {1, 31, 32, 77, 256, 4130}) {
       const std::vector<bf16> x = numbers(rows * cols, 1), dy = numbers(rows * cols, 2);
       std::vector<bf16> dpre(x.size() + 40, static_cast<bf16>(untouched));
       std::vector<float> sums(static_cast<std::size_t>(cols) + 40, untouched);
