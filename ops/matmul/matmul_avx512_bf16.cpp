@@ -3,12 +3,12 @@
 // values.
 // Reference: gemm.cpp, with operands rounded to bf16 where one of them is.
 //
-// B is copied into panels of 32 columns, [pairs of k][32][2], once for all tasks where there are several; an A that is
-// stored transposed likewise, by 32 rows. Other rows of A are read where they are, a pair for all columns at a time;
-// those of f32 are copied first. A task is a block of C: for each chunk of k, register tiles of up to 12 rows by 32
-// columns. While they multiply a chunk, the tiles of a transposed A copy the operands of the next one, so that memory
-// is never waited for. Chunks and shares of the sum depend on the shape alone, so the bits do not depend on the number
-// of threads.
+// B is copied into panels of 32 columns, [pairs of k][32][2], once for all tasks where there are several and NextChunk
+// cannot; an A that is stored transposed likewise, by 32 rows. Other rows of A are read where they are, a pair for all
+// columns at a time; those of f32 are copied first. A task is a block of C: for each chunk of k, register tiles of up
+// to 12 rows by 32 columns. While they multiply a chunk, the tiles of a transposed A copy the operands of the next one,
+// so that memory is never waited for. Chunks and shares of the sum depend on the shape alone, so the bits do not depend
+// on the number of threads.
 #include "ops/matmul/matmul_avx512_bf16.h"
 
 #include <algorithm>
@@ -49,7 +49,9 @@ class Product {
     float* parts = shares_ > 1 ? scratch.take<float>(shares_ * p_.m * p_.n) : nullptr;
     const std::int64_t tiles = down_ * across_;
     parallel_chunks(p_.batch * shares_ * tiles, [&](std::int64_t task) {
-      const std::int64_t row = task / across_ % down_ * rows_, column = task % across_ * columns_;
+      // A thread has neighbouring tasks. Those of one column of blocks share B; where A is copied, those of a row do A.
+      const std::int64_t row = (turns_a_ ? task / across_ : task) % down_ * rows_;
+      const std::int64_t column = (turns_a_ ? task : task / down_) % across_ * columns_;
       const std::int64_t share = task / tiles % shares_, batch = task / tiles / shares_;
       Results results{nullptr, 0, c_, p_.ldc, p_.c == DType::f32, p_.accumulate, bias_, p_.n};
       if (parts != nullptr)
@@ -90,10 +92,16 @@ class Product {
     const std::int64_t most_chunk = turns_a_ ? 384 : 4096;
     std::int64_t most_m =
         std::clamp<std::int64_t>((1 << 18) / std::min(p_.k, most_chunk), least_rows, 256) / step * step;
-    std::int64_t most_n = 1536;
+    std::int64_t most_n = turns_a_ ? 512 : 1536;
+    // Of C: one block more where the last would be much smaller.
+    const auto like = [&](std::int64_t size, std::int64_t most, std::int64_t of) {
+      const std::int64_t few = even(size, most, of), more = even(size, ceil_div(size, ceil_div(size, few) + 1), of);
+      const bool is_alike = (round_up(size, few) - size) * 16 <= size;
+      return is_alike || round_up(size, more) >= round_up(size, few) ? few : more;
+    };
     const auto count = [&] {
-      rows_ = even(p_.m, most_m, step);
-      columns_ = even(p_.n, most_n, panel);
+      rows_ = like(p_.m, most_m, step);
+      columns_ = like(p_.n, most_n, panel);
       down_ = ceil_div(p_.m, rows_);
       across_ = ceil_div(p_.n, columns_);
       return p_.batch * down_ * across_;
@@ -102,21 +110,25 @@ class Product {
     constexpr std::int64_t least_terms = 1024;
     const bool is_small = p_.batch == 1 && p_.m * p_.n <= 1 << 17;
     const std::int64_t most_shares = is_small ? std::max<std::int64_t>(1, p_.k / least_terms) : 1;
-    const auto shrink = [&](std::int64_t shares, std::int64_t tasks) {
-      while (count() * shares < tasks && (rows_ > least_rows || columns_ > least_columns)) {
+    const auto shrink = [&](std::int64_t shares, const auto& is_enough) {
+      while (!is_enough(count() * shares) && (rows_ > least_rows || columns_ > least_columns)) {
         if (rows_ > least_rows && (rows_ >= columns_ || columns_ <= least_columns))
           most_m = std::max(least_rows, rows_ / 2 / step * step);
         else
           most_n = std::max(least_columns, columns_ / 2 / panel * panel);
       }
     };
-    shrink(most_shares, wanted);
+    shrink(most_shares, [](std::int64_t tasks) { return tasks >= wanted; });
     shares_ = std::clamp<std::int64_t>(ceil_div(wanted, count()), 1, most_shares);
-    shrink(shares_, 4 * threads());
+    // So many that no thread waits long for the last.
+    shrink(shares_,
+           [](std::int64_t tasks) { return tasks >= 4 * threads() && round_up(tasks, threads()) * 12 <= tasks * 13; });
     terms_ = round_up(ceil_div(p_.k, shares_), 32);
     shares_ = ceil_div(p_.k, terms_);
     chunk_ = even(terms_, most_chunk, 32);
-    packs_b_once_ = p_.batch == 1 && down_ > 1;
+    // Beside a copied A each task copies what it needs of B too, all but the first chunk while it multiplies.
+    const bool copies_beside = turns_a_ && !b_.along() && !b_.is_f32 && chunk_ < terms_;
+    packs_b_once_ = p_.batch == 1 && down_ > 1 && !copies_beside;
   }
 
   /// All panels: chunk by chunk of each share, [panels][pairs][32].

@@ -226,9 +226,10 @@ TEST_P(CpuMatmul, DegenerateAndSharedOperands) {
 TEST_P(CpuMatmul, DeterministicModeGivesTheSameBitsForEveryThreadCount) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     if (!takes(dtype)) continue;
-    for (const std::int64_t batch : {0, 1, 2, 10}) {
+    for (const std::int64_t batch : {-1, 0, 1, 2, 10}) {
       MatmulProblem p{.batch = batch, .m = 200, .n = 130, .k = 700, .deterministic = true};
       if (batch == 0) p = {.m = 20, .n = 30, .k = 3000, .deterministic = true};  // a long sum
+      if (batch == -1) p = {.m = 200, .n = 130, .k = 3100, .transpose_a = true, .deterministic = true};
       p.a = p.b = dtype;
       p.c = dtype == DType::f64 ? dtype : DType::f32;
       Operands o = make_operands(p);
