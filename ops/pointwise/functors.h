@@ -76,10 +76,12 @@ struct silu : From<Keeps::x> {
   }
   template <class T>
   HEARTH_ALWAYS_INLINE static T slope(T x) {
+    // Beyond 800 the slope is 0 or 1 in every type; without the bounds infinity would meet 0. Branches would keep loops
+    // from vectors.
+    T bounded = x > T(800) ? T(800) : x;
+    bounded = bounded < T(-800) ? T(-800) : bounded;
     const T s = cpu::math::sigmoid(x);
-    const T rest = T(1) - s;
-    const T tail = s == T(0) || rest == T(0) ? T(0) : x * s * rest;
-    return s + tail;
+    return s + bounded * s * (T(1) - s);
   }
 };
 
