@@ -122,7 +122,7 @@ class Product {
     shares_ = std::clamp<std::int64_t>(ceil_div(wanted, count()), 1, most_shares);
     // So many that no thread waits long for the last.
     shrink(shares_,
-           [](std::int64_t tasks) { return tasks >= 4 * threads() && round_up(tasks, threads()) * 12 <= tasks * 13; });
+           [](std::int64_t tasks) { return tasks >= 4 * threads() && round_up(tasks, threads()) * 32 <= tasks * 33; });
     terms_ = round_up(ceil_div(p_.k, shares_), 32);
     shares_ = ceil_div(p_.k, terms_);
     chunk_ = even(terms_, most_chunk, 32);
