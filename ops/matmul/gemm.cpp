@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Goto-style blocking: C is cut into tiles by its shape, and each tile is the work of one thread, which walks k in
-// blocks, packs both operands into panels as wide as the register tile, and multiplies panel by panel.
+// blocks, packs both operands into panels as wide as the register tile, and multiplies panel by panel. A whose rows lie
+// along the sum is copied row by row; all else is turned or copied to [terms][lines].
 // Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 2008).
 // Reference:
 //   for i < m: for j < n:
@@ -11,7 +12,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
+#include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "ops/scratch.h"
@@ -46,138 +49,133 @@ namespace hearth {}
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::cpu::HEARTH_ISA_NAMESPACE {
 
-constexpr int vector_bytes = HEARTH_ISA_VECTOR_BYTES;
+#include "core/cpu/lanes.inc"
+
 // As many rows as the registers hold: 32 vectors of 64 bytes, 16 of the shorter ones.
-constexpr int register_rows = vector_bytes == 64 ? 14 : 6;
+constexpr int register_rows = HEARTH_ISA_VECTOR_BYTES == 64 ? 14 : 6;
 constexpr int register_vectors = 2;
 
 template <class T>
-struct Vector {
-  static constexpr int lanes = vector_bytes / static_cast<int>(sizeof(T));
-  typedef T Aligned __attribute__((vector_size(vector_bytes)));
-  typedef T Unaligned __attribute__((vector_size(vector_bytes), aligned(sizeof(T)), may_alias));
-};
+constexpr int register_columns = register_vectors* Lanes<T>::count;
 
-template <class T>
-constexpr int register_columns = register_vectors* Vector<T>::lanes;
+// Elements between the rows of a copied A: they lie in different sets of the L1.
+constexpr std::int64_t row_step = gemm_blocks::depth + 16;
 
-// Lines and terms of a square that is turned in vectors of 16 bytes.
-template <class T>
-constexpr int square_side = 16 / static_cast<int>(sizeof(T));
-
-// to[p * step + i] = from[i * stride + p] for i and p below square_side.
-inline void turn_square(const float* from, std::int64_t stride, float* to, std::int64_t step) {
-  typedef float V __attribute__((vector_size(16)));
-  typedef float U __attribute__((vector_size(16), aligned(4), may_alias));
-  const auto line = [&](int i) -> V { return *reinterpret_cast<const U*>(from + i * stride); };
-  const auto put = [&](int p, V value) { *reinterpret_cast<U*>(to + p * step) = value; };
-  const V a = line(0), b = line(1), c = line(2), d = line(3);
-  const V ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const V ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  put(0, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
-  put(1, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
-  put(2, __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5));
-  put(3, __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7));
-}
-
-inline void turn_square(const double* from, std::int64_t stride, double* to, std::int64_t step) {
-  for (int p = 0; p < 2; ++p)
-    for (int i = 0; i < 2; ++i) to[p * step + i] = from[i * stride + p];
-}
-
-// Copies `count` lines along the edge of C, `terms` deep, into one panel [terms][Width]; missing lines are zero.
+// Turns `count` lines along the edge of C, `terms` deep, into one panel [terms][Width]; missing lines are zero.
 template <int Width, class T>
-inline void pack_panel(gemm_blocks::Operand<T> from, std::int64_t count, std::int64_t terms, T* to) {
-  if (from.outer == 1 && count == Width) {
-    for (std::int64_t p = 0; p < terms; ++p) {
-      const T* source = from.data + p * from.inner;
-      T* line = to + p * Width;
-#pragma GCC unroll 1
-      for (int i = 0; i < Width; ++i) line[i] = source[i];
-    }
-    return;
-  }
-  if (count < Width) {
-    for (std::int64_t i = 0; i < terms * Width; ++i) to[i] = T(0);
-  }
-  constexpr std::int64_t side = square_side<T>;
-  const std::int64_t squares = from.inner == 1 ? count / side * side : 0;
-  // Short runs of p for all lines keep the written lines in L1.
-  constexpr std::int64_t run = 16;
-  for (std::int64_t p0 = 0; p0 < terms; p0 += run) {
-    const std::int64_t p1 = p0 + run < terms ? p0 + run : terms;
-    const auto copy = [&](std::int64_t i, std::int64_t p) {
-      to[p * Width + i] = from.data[i * from.outer + p * from.inner];
-    };
-    for (std::int64_t i = 0; i < squares; i += side) {
-      std::int64_t p = p0;
-      for (; p + side <= p1; p += side)
-        turn_square(from.data + i * from.outer + p, from.outer, to + p * Width + i, Width);
-      for (; p < p1; ++p)
-        for (std::int64_t j = i; j < i + side; ++j) copy(j, p);
-    }
-    for (std::int64_t i = squares; i < count; ++i)
-      for (std::int64_t p = p0; p < p1; ++p) copy(i, p);
+inline void turn_panel(gemm_blocks::Operand<T> from, std::int64_t count, std::int64_t terms, T* to) {
+  if (count < Width) std::fill_n(to, terms * Width, T(0));
+  constexpr std::int64_t lanes = Lanes<T>::count;
+  const std::int64_t squares = count / lanes * lanes;
+  // Squares of vectors side by side keep the written lines in L1.
+  for (std::int64_t p0 = 0; p0 < terms; p0 += lanes) {
+    const std::int64_t p1 = std::min(p0 + lanes, terms);
+    std::int64_t i = 0;
+    if (p1 == p0 + lanes)
+      for (; i < squares; i += lanes) {
+        typename Lanes<T>::Vector square[lanes];
+#pragma GCC unroll 16
+        for (int j = 0; j < lanes; ++j) {
+          const T* const line = from.data + (i + j) * from.outer + p0;
+          square[j] = load_lanes(line);
+          __builtin_prefetch(line + 4 * lanes);
+        }
+        turn_vectors<1>(square);
+#pragma GCC unroll 16
+        for (int j = 0; j < lanes; ++j) store_lanes(to + (p0 + j) * Width + i, square[j]);
+      }
+    for (; i < count; ++i)
+      for (std::int64_t p = p0; p < p1; ++p) to[p * Width + i] = from.data[i * from.outer + p];
   }
 }
 
+// Rows to come that are asked for while one is copied: memory answers as late as that.
+constexpr std::int64_t rows_ahead = 8;
+
+// Copies `count` elements, while those `later` on are asked for.
+template <class T>
+inline void copy_run(const T* from, std::int64_t count, std::int64_t later, T* to) {
+  constexpr std::int64_t lanes = Lanes<T>::count, line = 64 / static_cast<std::int64_t>(sizeof(T));
+  std::int64_t i = 0;
+  for (; i + line <= count; i += line) {
+    __builtin_prefetch(from + i + later);
+#pragma GCC unroll 4
+    for (std::int64_t v = i; v < i + line; v += lanes) store_lanes(to + v, load_lanes(from + v));
+  }
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+// `count` lines in panels [terms][Width].
 template <int Width, class T>
 inline void pack(gemm_blocks::Operand<T> from, std::int64_t count, std::int64_t terms, T* to) {
-  for (std::int64_t i = 0; i < count; i += Width)
-    pack_panel<Width>(from.shifted(i, 0), std::min<std::int64_t>(Width, count - i), terms, to + i * terms);
+  if (from.outer != 1) {
+    for (std::int64_t i = 0; i < count; i += Width)
+      turn_panel<Width>(from.shifted(i, 0), std::min<std::int64_t>(Width, count - i), terms, to + i * terms);
+    return;
+  }
+  const std::int64_t whole = count / Width * Width, later = rows_ahead * from.inner;
+  if (whole < count) std::fill_n(to + whole * terms, terms * Width, T(0));
+  for (std::int64_t p = 0; p < terms; ++p) {
+    const T* const line = from.data + p * from.inner;
+    T* const into = to + p * Width;
+    for (std::int64_t i = 0; i < whole; i += Width) {
+      for (std::int64_t j = 0; j < Width; j += 64 / static_cast<std::int64_t>(sizeof(T)))
+        __builtin_prefetch(line + i + j + later);
+      std::memcpy(into + i * terms, line + i, Width * sizeof(T));
+    }
+    for (std::int64_t i = whole; i < count; ++i) into[whole * terms + i - whole] = line[i];
+  }
 }
 
-// c[Rows][register_columns] = or += the first rows of a panel by a panel.
-template <int Rows, class T>
+// Copies rows along the sum, `row_step` apart; those missing to whole panels are zero.
+template <class T>
+inline void copy_rows(gemm_blocks::Operand<T> from, std::int64_t count, std::int64_t terms, T* to) {
+  for (std::int64_t i = 0; i < count; ++i)
+    copy_run(from.data + i * from.outer, terms, rows_ahead * from.outer, to + i * row_step);
+  for (std::int64_t i = count; i % register_rows != 0; ++i) std::fill_n(to + i * row_step, terms, T(0));
+}
+
+// c[Rows][register_columns] = or += the first rows of a panel by a panel. `copied`: the rows of A lie along the sum.
+template <int Rows, bool copied, class T>
 inline void multiply_panels(std::int64_t terms, const T* a, const T* b, T* c, std::int64_t ldc, bool accumulate) {
-  using V = typename Vector<T>::Aligned;
-  using U = typename Vector<T>::Unaligned;
-  constexpr int lanes = Vector<T>::lanes;
-  V sum[Rows][register_vectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    sum[i][0] = V{};
-    sum[i][1] = V{};
-  }
+  using V = typename Lanes<T>::Vector;
+  constexpr std::int64_t lanes = Lanes<T>::count;
+  V sum[Rows][register_vectors] = {};
   for (std::int64_t p = 0; p < terms; ++p) {
-    const V b0 = *reinterpret_cast<const V*>(b);
-    const V b1 = *reinterpret_cast<const V*>(b + lanes);
+    const V b0 = load_lanes(b), b1 = load_lanes(b + lanes);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      sum[i][0] += a[i] * b0;
-      sum[i][1] += a[i] * b1;
+      const T factor = a[copied ? i * row_step : i];
+      sum[i][0] += factor * b0;
+      sum[i][1] += factor * b1;
     }
-    a += register_rows;
+    a += copied ? 1 : register_rows;
     b += register_columns<T>;
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-    U* row = reinterpret_cast<U*>(c + i * ldc);
-    if (accumulate) {
-      row[0] += sum[i][0];
-      row[1] += sum[i][1];
-    } else {
-      row[0] = sum[i][0];
-      row[1] = sum[i][1];
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < register_vectors; ++v) {
+      T* const to = c + i * ldc + v * lanes;
+      store_lanes(to, accumulate ? load_lanes(static_cast<const T*>(to)) + sum[i][v] : sum[i][v]);
     }
-  }
 }
 
 // c = the first `rows` of the panel of A, and at most one more, by the panel of B.
-template <int Rows, class T>
+template <int Rows, bool copied, class T>
 inline void multiply_rows(std::int64_t rows, std::int64_t terms, const T* a, const T* b, T* c, std::int64_t ldc) {
   if constexpr (Rows > 2) {
-    if (rows <= Rows - 2) return multiply_rows<Rows - 2>(rows, terms, a, b, c, ldc);
+    if (rows <= Rows - 2) return multiply_rows<Rows - 2, copied>(rows, terms, a, b, c, ldc);
   }
-  multiply_panels<Rows>(terms, a, b, c, ldc, false);
+  multiply_panels<Rows, copied>(terms, a, b, c, ldc, false);
 }
 
 // A register tile that sticks out of C goes through a buffer.
-template <class T>
+template <bool copied, class T>
 inline void multiply_edge(std::int64_t terms, const T* a, const T* b, T* c, std::int64_t ldc, bool accumulate,
                           std::int64_t rows, std::int64_t columns) {
   alignas(64) T tile[register_rows * register_columns<T>];
-  multiply_rows<register_rows>(rows, terms, a, b, tile, register_columns<T>);
+  multiply_rows<register_rows, copied>(rows, terms, a, b, tile, register_columns<T>);
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) {
       const T value = tile[i * register_columns<T> + j];
@@ -186,28 +184,32 @@ inline void multiply_edge(std::int64_t terms, const T* a, const T* b, T* c, std:
 }
 
 // One tile of C, m x n, on the calling thread.
-template <class T>
+template <bool copied, class T>
 void multiply_tile(std::int64_t m, std::int64_t n, std::int64_t k, gemm_blocks::Operand<T> a, gemm_blocks::Operand<T> b,
                    bool accumulate, T* c, std::int64_t ldc) {
   constexpr int rows = register_rows, columns = register_columns<T>;
   const auto rounded = [](std::int64_t size, std::int64_t step) { return (size + step - 1) / step * step; };
   const std::int64_t most = std::min(k, gemm_blocks::depth);
   Scratch scratch;
-  T* packed_a = scratch.take<T>(rounded(m, rows) * most);
+  T* packed_a = scratch.take<T>(rounded(m, rows) * (copied ? row_step : most));
   T* packed_b = scratch.take<T>(rounded(n, columns) * most);
   for (std::int64_t p = 0; p < k; p += gemm_blocks::depth) {
     const std::int64_t terms = std::min(gemm_blocks::depth, k - p);
-    pack<rows>(a.shifted(0, p), m, terms, packed_a);
+    if constexpr (copied)
+      copy_rows(a.shifted(0, p), m, terms, packed_a);
+    else
+      pack<rows>(a.shifted(0, p), m, terms, packed_a);
     pack<columns>(b.shifted(0, p), n, terms, packed_b);
     const bool add = accumulate || p > 0;
     for (std::int64_t j = 0; j < n; j += columns)
       for (std::int64_t i = 0; i < m; i += rows) {
-        T* tile = c + i * ldc + j;
+        T* const tile = c + i * ldc + j;
+        const T *panel_a = packed_a + i * (copied ? row_step : terms), *panel_b = packed_b + j * terms;
         if (i + rows <= m && j + columns <= n)
-          multiply_panels<rows>(terms, packed_a + i * terms, packed_b + j * terms, tile, ldc, add);
+          multiply_panels<rows, copied>(terms, panel_a, panel_b, tile, ldc, add);
         else
-          multiply_edge(terms, packed_a + i * terms, packed_b + j * terms, tile, ldc, add,
-                        std::min<std::int64_t>(rows, m - i), std::min<std::int64_t>(columns, n - j));
+          multiply_edge<copied>(terms, panel_a, panel_b, tile, ldc, add, std::min<std::int64_t>(rows, m - i),
+                                std::min<std::int64_t>(columns, n - j));
       }
   }
 }
@@ -250,6 +252,16 @@ Tiling tiling_of(std::int64_t m, std::int64_t n) {
   return tiling();
 }
 
+// A tile of C by the kernel for A.
+template <class T>
+void multiply_tile_of(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b, bool accumulate, T* c,
+                      std::int64_t ldc) {
+  if (a.inner == 1)
+    HEARTH_ISA_CALL(multiply_tile<true>, m, n, k, a, b, accumulate, c, ldc);
+  else
+    HEARTH_ISA_CALL(multiply_tile<false>, m, n, k, a, b, accumulate, c, ldc);
+}
+
 template <class T>
 void multiply_tiles(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b, bool accumulate, T* c,
                     std::int64_t ldc) {
@@ -257,8 +269,8 @@ void multiply_tiles(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a
   const std::int64_t across = ceil_div(n, tile.columns);
   parallel_chunks(tile.count(m, n), [&](std::int64_t index) {
     const std::int64_t i = index / across * tile.rows, j = index % across * tile.columns;
-    HEARTH_ISA_CALL(multiply_tile<T>, std::min(tile.rows, m - i), std::min(tile.columns, n - j), k, a.shifted(i, 0),
-                    b.shifted(j, 0), accumulate, c + i * ldc + j, ldc);
+    multiply_tile_of(std::min(tile.rows, m - i), std::min(tile.columns, n - j), k, a.shifted(i, 0), b.shifted(j, 0),
+                     accumulate, c + i * ldc + j, ldc);
   });
 }
 
@@ -276,8 +288,8 @@ void multiply_shares(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_
     const std::int64_t p = index / tiles * terms, i = index % tiles / across * tile.rows;
     const std::int64_t j = index % across * tile.columns;
     T* part = parts + index / tiles * m * n;
-    HEARTH_ISA_CALL(multiply_tile<T>, std::min(tile.rows, m - i), std::min(tile.columns, n - j), std::min(terms, k - p),
-                    a.shifted(i, p), b.shifted(j, p), false, part + i * n + j, n);
+    multiply_tile_of(std::min(tile.rows, m - i), std::min(tile.columns, n - j), std::min(terms, k - p), a.shifted(i, p),
+                     b.shifted(j, p), false, part + i * n + j, n);
   });
   parallel_for(m, std::max<std::int64_t>(1, 4096 / n), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
