@@ -269,6 +269,10 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
     T* const out = dx.data<T>();
     T* const extra = d_residual.defined() ? d_residual.data<T>() : nullptr;
     const std::uint8_t* const bits = mask.defined() ? mask.data<std::uint8_t>() : nullptr;
+    // The lines of a result over x or dy are in the caches.
+    const auto streams = [&](const Tensor& result) {
+      return result.bytes() != x.bytes() && result.bytes() != dy.bytes() && is_streamed(result, layout.row_bytes);
+    };
     const auto run = [&]<class Variant>(Variant) {
       over_rows(layout, [&](std::int64_t begin, std::int64_t rows) {
         const std::int64_t at = begin * lanes;
@@ -279,7 +283,7 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
     };
     with_gate(saved.gate, [&]<ReluGate gate>() {
       with_flag(extra != nullptr, [&]<bool added>() {
-        with_flag(is_streamed(dx, layout.row_bytes) && (!added || is_streamed(d_residual, layout.row_bytes)),
+        with_flag(streams(dx) && (!added || streams(d_residual)),
                   [&]<bool streamed>() { run(Backward<gate, added, streamed>{}); });
       });
     });

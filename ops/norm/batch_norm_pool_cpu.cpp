@@ -133,7 +133,7 @@ void batch_norm_pool_grad(cpu::Stream&, const PoolShape& s, const Tensor& x, con
     const auto* const correction = NormRows::table<T>(corrections, own);
     const T* const values = x.data<T>();
     T* const into = dx.data<T>();
-    const bool streamed = is_streamed(dx, s.c * static_cast<std::int64_t>(sizeof(T)));
+    const bool streamed = dx.bytes() != x.bytes() && is_streamed(dx, s.c * static_cast<std::int64_t>(sizeof(T)));
     cpu::parallel_chunks(pieces.count(), [&](std::int64_t i) {
       pieces.run(i, [&](std::int64_t offset, const NormRows& rows, const T* given) {
         rows.gradient(values + offset, given, table, correction, streamed, into + offset);
