@@ -34,17 +34,20 @@ class SlowFashion : public testing::Test {
   }
 };
 
-// Of three seeds and two orders of rounding O2 had 0.11 points less in the mean, from 0.38 less to 0.19 more.
+// The mean of three seeds: by chance a single one has up to 0.4 points less or 0.2 more in O2.
 TEST_F(SlowFashion, AShortRunReaches88PercentAndNoLessInO2) {
   const std::string config = "fashion_resnet.json",
                     small = "--set train.epochs=3 --set model.width=8 --set 'model.blocks=[1,1,1]'",
                     // bf16 that the processor does not multiply itself takes minutes; f16 goes through f32 anyway.
       dtype = cpu::dnn::has_hardware_bf16() ? "bf16" : "f16";
-  const double wide = test_accuracy(config, small + R"( --set 'precision={"level": "O0"}')");
+  double wide = 0, narrow = 0;
+  for (const char* seed : {"1", "2", "3"}) {
+    const std::string changes = small + " --set seed=" + seed;
+    wide += test_accuracy(config, changes + R"( --set 'precision={"level": "O0"}')") / 3;
+    narrow += test_accuracy(config, changes + R"( --set 'precision={"level": "O2", "dtype": ")" + dtype + "\"}'") / 3;
+  }
   EXPECT_GE(wide, 0.88);
-  const double narrow =
-      test_accuracy(config, small + R"( --set 'precision={"level": "O2", "dtype": ")" + dtype + "\"}'");
-  EXPECT_GE(narrow, wide - 0.006) << dtype;
+  EXPECT_GE(narrow, wide - 0.003) << dtype;
   RecordProperty("O2_" + dtype, std::to_string(narrow) + " beside " + std::to_string(wide));
 }
 
