@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 3x3 convolutions by a quarter of the products (winograd.h), in f32 also of bf16. Results differ from those of the
-// definition by about as much as two orders of its sums do; deterministic mode keeps to the definition.
+// 3x3 convolutions by a quarter of the products or less (winograd.h), in f32 also of bf16. Results differ from those of
+// the definition by about as much as two orders of its sums do; deterministic mode keeps to the definition.
 #include "core/error.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/winograd.h"
@@ -23,29 +23,32 @@ std::string unsupported(const ConvProblem& problem) {
 }
 
 std::string why_slower(const ConvProblem& problem) {
-  if (problem.activations == DType::f32) return winograd::why_slower(problem.shape, problem.pass, winograd::Rival::f32);
+  if (problem.activations == DType::f32)
+    return winograd::why_slower(problem.shape, problem.pass, problem.activations, winograd::Rival::f32);
   if (cpu::amx::unsupported().empty()) return "matrix tiles are many times as fast";
-  if (cpu::amx::has_bf16_vectors()) return winograd::why_slower(problem.shape, problem.pass, winograd::Rival::bf16);
+  if (cpu::amx::has_bf16_vectors())
+    return winograd::why_slower(problem.shape, problem.pass, problem.activations, winograd::Rival::bf16);
   // A library that multiplies bf16 where native code does not has wider vectors.
   if (cpu::dnn::has_hardware_bf16()) return "the library multiplies bf16 in hardware";
-  return winograd::why_slower(problem.shape, problem.pass, winograd::Rival::f32);
+  return winograd::why_slower(problem.shape, problem.pass, problem.activations, winograd::Rival::f32);
 }
 
 template <class T, class W>
 void run_as(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
+  const int tile = winograd::tile_of(s, problem.pass, problem.activations);
   switch (problem.pass) {
     case Pass::forward: {
       const bool relu = o.epilogue != nullptr && o.epilogue->activation == Activation::relu;
-      winograd::forward(s, o.x.data<T>(), o.w.data<W>(), o.b.defined() ? o.b.data<float>() : nullptr, relu,
+      winograd::forward(tile, s, o.x.data<T>(), o.w.data<W>(), o.b.defined() ? o.b.data<float>() : nullptr, relu,
                         o.y.data<T>());
       if (relu) o.epilogue->activation = Activation::none;
       return;
     }
     case Pass::backward_data:
-      return winograd::backward_data(s, o.y.data<T>(), o.w.data<W>(), o.accumulate, o.x.data<T>());
+      return winograd::backward_data(tile, s, o.y.data<T>(), o.w.data<W>(), o.accumulate, o.x.data<T>());
     case Pass::backward_weights:
-      winograd::backward_weights(s, o.x.data<T>(), o.y.data<T>(), o.w.data<W>());
+      winograd::backward_weights(tile, s, o.x.data<T>(), o.y.data<T>(), o.w.data<W>());
       if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), problem.activations, s.n * s.p * s.q, s.k, o.b.data<float>());
   }
 }

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A, B and G interpolate at 0, +-3/4, +-3/2 and infinity, which rounds a third to a half as much as the usual
-// 0, +-1, +-2.
-// Source: Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016); on the choice of points:
-// Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
-// Neural Networks" (ACM TOMS 2020).
+// Source: Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016).
 #include "ops/conv/winograd_kernels.h"
 
 #include <algorithm>
@@ -11,17 +7,13 @@
 #include <utility>
 
 #include "core/cpu/lanes.h"
+#include "ops/conv/winograd.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels::winograd {
 
 // Terms that are added up in registers: a panel of that depth stays in L1.
 constexpr std::int64_t depth = 256;
-
-constexpr float a1 = 0.75f, a2 = a1 * a1, a3 = a2 * a1, b1 = 1.5f, b2 = b1 * b1, b3 = b2 * b1;
-constexpr float ab2 = a2 * b2, sum2 = a2 + b2;
-// Of G: one over the products of the differences between a point and the others.
-constexpr float g0 = 1 / ab2, ga = 1 / (2 * a2 * (a2 - b2)), gb = 1 / (2 * b2 * (b2 - a2));
 
 }  // namespace hearth::kernels::winograd
 #endif
@@ -60,74 +52,7 @@ inline void store_some(Vector v, T* to, std::int64_t count) {
     if (i < count) to[i] = static_cast<T>(v[i]);
 }
 
-// B^T.
-struct ImageLine {
-  static constexpr int from = patch, to = patch;
-  static void run(const Vector (&d)[from], Vector (&o)[to]) {
-    const Vector even_a = d[4] - b2 * d[2], odd_a = a1 * (d[3] - b2 * d[1]);
-    const Vector even_b = d[4] - a2 * d[2], odd_b = b1 * (d[3] - a2 * d[1]);
-    o[0] = ab2 * d[0] + (d[4] - sum2 * d[2]);
-    o[1] = even_a + odd_a;
-    o[2] = even_a - odd_a;
-    o[3] = even_b + odd_b;
-    o[4] = even_b - odd_b;
-    o[5] = ab2 * d[1] + (d[5] - sum2 * d[3]);
-  }
-};
-
-// A^T.
-struct ResultLine {
-  static constexpr int from = patch, to = tile;
-  static void run(const Vector (&m)[from], Vector (&o)[to]) {
-    const Vector even_a = m[1] + m[2], odd_a = m[1] - m[2], even_b = m[3] + m[4], odd_b = m[3] - m[4];
-    o[0] = m[0] + even_a + even_b;
-    o[1] = a1 * odd_a + b1 * odd_b;
-    o[2] = a2 * even_a + b2 * even_b;
-    o[3] = a3 * odd_a + b3 * odd_b + m[5];
-  }
-};
-
-// A.
-struct GradientLine {
-  static constexpr int from = tile, to = patch;
-  static void run(const Vector (&y)[from], Vector (&o)[to]) {
-    const Vector even_a = y[0] + a2 * y[2], odd_a = a1 * y[1] + a3 * y[3];
-    const Vector even_b = y[0] + b2 * y[2], odd_b = b1 * y[1] + b3 * y[3];
-    o[0] = y[0];
-    o[1] = even_a + odd_a;
-    o[2] = even_a - odd_a;
-    o[3] = even_b + odd_b;
-    o[4] = even_b - odd_b;
-    o[5] = y[3];
-  }
-};
-
-// G.
-struct FilterLine {
-  static constexpr int from = 3, to = patch;
-  static void run(const Vector (&g)[from], Vector (&o)[to]) {
-    const Vector even_a = ga * (g[0] + a2 * g[2]), odd_a = (ga * a1) * g[1];
-    const Vector even_b = gb * (g[0] + b2 * g[2]), odd_b = (gb * b1) * g[1];
-    o[0] = g0 * g[0];
-    o[1] = even_a + odd_a;
-    o[2] = even_a - odd_a;
-    o[3] = even_b + odd_b;
-    o[4] = even_b - odd_b;
-    o[5] = g[2];
-  }
-};
-
-// G^T.
-struct FilterGradientLine {
-  static constexpr int from = patch, to = 3;
-  static void run(const Vector (&m)[from], Vector (&o)[to]) {
-    const Vector even_a = ga * (m[1] + m[2]), odd_a = (ga * a1) * (m[1] - m[2]);
-    const Vector even_b = gb * (m[3] + m[4]), odd_b = (gb * b1) * (m[3] - m[4]);
-    o[0] = g0 * m[0] + even_a + even_b;
-    o[1] = odd_a + odd_b;
-    o[2] = a2 * even_a + b2 * even_b + m[5];
-  }
-};
+#include "ops/conv/winograd_lines.inc"
 
 // Two lines of a transformed square, or one.
 template <class Line, int first, int second, class Get, class Put>
@@ -153,18 +78,49 @@ inline __attribute__((always_inline)) void transform_lines(const Get& get, const
   asm volatile("" ::: "memory");
 }
 
+// By way of memory, for squares of which even two lines take too many registers.
+template <class Line, class Get, class Put>
+inline __attribute__((always_inline)) void transform_wide(const Get& get, const Put& put) {
+  Vector half[Line::to][Line::from];
+#pragma GCC unroll 1
+  for (int j = 0; j < Line::from; ++j) {
+    Vector in[Line::from], out[Line::to];
+#pragma GCC unroll 9
+    for (int i = 0; i < Line::from; ++i) in[i] = get(i, j);
+    Line::run(in, out);
+#pragma GCC unroll 9
+    for (int i = 0; i < Line::to; ++i) half[i][j] = out[i];
+  }
+#pragma GCC unroll 1
+  for (int i = 0; i < Line::to; ++i) {
+    Vector out[Line::to];
+    Line::run(half[i], out);
+#pragma GCC unroll 9
+    for (int j = 0; j < Line::to; ++j) put(i, j, out[j]);
+  }
+}
+
 // get(i, j) are the elements of a square; put(i, j, v) takes those of the transformed one. Lines that share sums are
 // made together.
 template <class Line, class Get, class Put>
 inline __attribute__((always_inline)) void transform(const Get& get, const Put& put) {
-  if constexpr (Line::to == patch) {
+  if constexpr (std::max(Line::from, Line::to) > 6) {
+    transform_wide<Line>(get, put);
+  } else if constexpr (Line::to == 6) {
     transform_lines<Line, 1, 2>(get, put);
     transform_lines<Line, 3, 4>(get, put);
     transform_lines<Line, 0, 5>(get, put);
   } else {
     transform_lines<Line, 0, 2>(get, put);
-    transform_lines<Line, 1, Line::to == tile ? 3 : 1>(get, put);
+    transform_lines<Line, 1, Line::to == 4 ? 3 : 1>(get, put);
   }
+}
+
+// f.operator()<Lines<tile>>().
+template <class F>
+inline void with_lines(int tile, const F& f) {
+  if (tile == wide_tile) return f.template operator()<Lines<wide_tile>>();
+  f.template operator()<Lines<narrow_tile>>();
 }
 
 // Squares to come whose pixels are asked for: the processor does not foresee them.
@@ -173,14 +129,14 @@ constexpr std::int64_t ahead = 2;
 // Asks for the pixels that no square before has, of one vector of channels.
 template <bool written, class T>
 inline void prefetch(const Squares& squares, const T* pixel) {
-  for (int i = 0; i < tile; ++i)
-    for (int j = 0; j < tile; ++j) __builtin_prefetch(pixel + (i * squares.w + j) * squares.channels, written);
+  for (int i = 0; i < squares.tile; ++i)
+    for (int j = 0; j < squares.tile; ++j) __builtin_prefetch(pixel + (i * squares.w + j) * squares.channels, written);
 }
 
 template <class Line, class T>
 inline void transform_squares(const Squares& squares, const T* images, const T* outside, Range channels, Range which,
                               const Planes& planes_of, float* to) {
-  constexpr int side = Line::from;
+  constexpr int side = Line::from, patch = Line::to;
   const std::int64_t count = channels.size(), row = squares.w * squares.channels;
   for (std::int64_t index = which.begin; index < which.end; ++index, to += planes_of.row) {
     const Squares::Corner corner = squares.corner(index), next = squares.corner(index + ahead);
@@ -191,8 +147,8 @@ inline void transform_squares(const Squares& squares, const T* images, const T* 
       return [=](int i, int j, Vector v) { store_lanes(to + (i * patch + j) * planes_of.plane + c, v); };
     };
     std::int64_t c = 0;
-    const std::int64_t rows = Line::from == tile ? corner.rows : side,
-                       columns = Line::from == tile ? corner.columns : side;
+    const std::int64_t rows = Line::from < patch ? corner.rows : side,
+                       columns = Line::from < patch ? corner.columns : side;
     if (corner.h >= 0 && corner.h + side <= squares.h && corner.w >= 0 && corner.w + side <= squares.w &&
         rows == side && columns == side)
       for (; c + lanes <= count; c += lanes) {
@@ -218,74 +174,90 @@ inline void transform_squares(const Squares& squares, const T* images, const T* 
 
 template <class T>
 void transform_images(const Squares& squares, const T* images, const T* outside, Range which, const Planes& to) {
-  transform_squares<ImageLine>(squares, images, outside, {0, squares.channels}, which, to, to.data);
+  with_lines(squares.tile, [&]<class Lines>() {
+    transform_squares<typename Lines::Image>(squares, images, outside, {0, squares.channels}, which, to, to.data);
+  });
 }
 
 template <class T>
 void transform_gradients(const Squares& squares, const T* gradients, const T* outside, Range channels, Range which,
                          const Planes& to) {
-  transform_squares<GradientLine>(squares, gradients, outside, channels, which, to, to.data);
+  with_lines(squares.tile, [&]<class Lines>() {
+    transform_squares<typename Lines::Gradient>(squares, gradients, outside, channels, which, to, to.data);
+  });
 }
 
-// Terms whose filters are gathered at a time: a line of the cache where terms lie side by side.
-constexpr std::int64_t run = 16;
-
-// The elements of a panel side by side; zeros where there are no outputs.
-template <class W>
-inline void gather_filters(const Filters<W>& filters, Range terms, Range outputs, float (&block)[taps][run][width]) {
-  if (outputs.size() < width) std::fill_n(&block[0][0][0], taps * run * width, 0.0f);
-  if (outputs.size() <= 0) return;
-  const bool whole = outputs.size() == width && terms.size() == run;
-  // Of the next terms all is asked for ahead: it is far apart in memory, and not to be foreseen by the processor.
-  for (int t = 0; t < taps; ++t) {
-    const W* from = filters.data + t * filters.tap + terms.begin * filters.term + outputs.begin * filters.output;
-    if (filters.term == 1 && whole) {
-      for (int o = 0; o < width; o += lanes)
-        for (int i = 0; i < run; i += lanes) {
-          Vector square[lanes];
+// Terms of filters that lie side by side, as far as there are whole vectors of them: how many.
+template <class T, class W>
+inline std::int64_t turn_filters(const Filters<W>& filters, std::int64_t first, T* gathered) {
+  constexpr std::int64_t later = 4 * 64 / sizeof(W);
+  const std::int64_t whole = filters.terms / lanes * lanes;
+  for (std::int64_t o = 0; o < chunk; o += lanes)
+    for (int t = 0; t < taps; ++t)
+      for (std::int64_t i = 0; i < whole; i += lanes) {
+        const W* const from = filters.data + t * filters.tap + i + (first + o) * filters.output;
+        Vector square[lanes];
 #pragma GCC unroll 16
-          for (int k = 0; k < lanes; ++k) {
-            const W* const row = from + (o + k) * filters.output + i;
-            square[k] = load_lanes(row);
-            __builtin_prefetch(row + run);
-          }
-          turn_vectors<1>(square);
-#pragma GCC unroll 16
-          for (int k = 0; k < lanes; ++k) store_lanes(&block[t][i + k][o], square[k]);
+        for (int k = 0; k < lanes; ++k) {
+          square[k] = load_lanes(from + k * filters.output);
+          __builtin_prefetch(from + k * filters.output + later);
         }
-      continue;
+        turn_vectors<1>(square);
+        T* const to = gathered + (t * filters.terms + i) * chunk + o;
+#pragma GCC unroll 16
+        for (int k = 0; k < lanes; ++k) store_lanes(to + k * chunk, square[k]);
+      }
+  return whole;
+}
+
+template <class T, class W>
+void gather_filters(const Filters<W>& filters, std::int64_t first, T* gathered) {
+  constexpr std::int64_t later = 16;  // terms, far apart in memory
+  const std::int64_t outputs = std::min(chunk, filters.outputs - first), tap = filters.terms * chunk;
+  if (outputs < chunk) std::fill_n(gathered, taps * tap, T());
+  const bool side_by_side = filters.term == 1 && outputs == chunk;
+  for (std::int64_t i = side_by_side ? turn_filters(filters, first, gathered) : 0; i < filters.terms; ++i)
+    for (int t = 0; t < taps; ++t) {
+      const W* const from = filters.data + t * filters.tap + i * filters.term + first * filters.output;
+      T* const to = gathered + t * tap + i * chunk;
+      if (filters.output == 1 && outputs == chunk) {
+        __builtin_prefetch(from + later * filters.term);
+        for (std::int64_t o = 0; o < chunk; o += lanes) store_lanes(to + o, load_lanes(from + o));
+      } else {
+        for (std::int64_t o = 0; o < outputs; ++o) to[o] = static_cast<T>(static_cast<float>(from[o * filters.output]));
+      }
     }
-    for (std::int64_t i = 0; i < terms.size(); ++i) {
-      if (filters.term != 1) __builtin_prefetch(from + (i + run) * filters.term);
-      for (std::int64_t o = 0; o < outputs.size(); ++o)
-        block[t][i][o] = static_cast<float>(from[i * filters.term + o * filters.output]);
-    }
+}
+
+template <class Line, class T>
+inline void transform_row(int row, const T* gathered, const FilterPanels& panels) {
+  const std::int64_t plane = FilterPanels::plane_of(panels.terms), tap = panels.terms * chunk;
+  float factors[3];
+  for (int r = 0; r < 3; ++r) {
+    Vector unit[3] = {}, column[Line::to];
+    unit[r] += 1.0f;
+    Line::run(unit, column);
+    factors[r] = column[row][0];
   }
-  if constexpr (!std::is_same_v<W, bf16>)
-    if (filters.rounded)
-      for (float* x = &block[0][0][0]; x < &block[0][0][0] + taps * run * width; x += lanes) {
-        bf16 rounded[lanes];
-        store_lanes(rounded, load_lanes(x));
-        store_lanes(x, load_lanes(std::as_const(rounded)));
+  for (std::int64_t panel = 0; panel < chunk; panel += width)
+    for (std::int64_t term = 0; term < panels.terms; ++term)
+      for (int o = 0; o < width; o += lanes) {
+        const T* const from = gathered + term * chunk + panel + o;
+        float* const to = panels.data + (panel * panels.terms + term * width) + o;
+        Vector half[3], out[Line::to];
+#pragma GCC unroll 3
+        for (int s = 0; s < 3; ++s)
+          half[s] = factors[0] * load_lanes(from + s * tap) + factors[1] * load_lanes(from + (3 + s) * tap) +
+                    factors[2] * load_lanes(from + (6 + s) * tap);
+        Line::run(half, out);
+#pragma GCC unroll 9
+        for (int j = 0; j < Line::to; ++j) store_lanes(to + j * plane, out[j]);
       }
 }
 
-template <class W>
-void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& panels) {
-  const std::int64_t plane = FilterPanels::plane_of(panels.terms);
-  alignas(vector_bytes) float block[taps][run][width];
-  for (std::int64_t term = 0; term < filters.terms; term += run) {
-    const Range terms{term, std::min(term + run, filters.terms)};
-    for (std::int64_t panel = 0; panel < chunk; panel += width) {
-      gather_filters(filters, terms, {first + panel, std::min(first + panel + width, filters.outputs)}, block);
-      for (std::int64_t i = 0; i < terms.size(); ++i)
-        for (int o = 0; o < width; o += lanes) {
-          float* to = panels.data + (panel * filters.terms + (term + i) * width) + o;
-          transform<FilterLine>([&](int r, int s) { return load_lanes(&block[r * 3 + s][i][o]); },
-                                [&](int r, int s, Vector v) { store_lanes(to + (r * patch + s) * plane, v); });
-        }
-    }
-  }
+template <class T>
+void transform_filters(int tile, int row, const T* gathered, const FilterPanels& to) {
+  with_lines(tile, [&]<class Lines>() { transform_row<typename Lines::Filter>(row, gathered, to); });
 }
 
 // c[rows][width] = or += the product of a[rows][terms] and b[terms][width]. An operand's rows are so far apart; with
@@ -296,6 +268,10 @@ void multiply_rows(std::int64_t terms, const float* a, std::int64_t lda, const f
   Vector sum[rows][2] = {};
   for (std::int64_t p = 0; p < terms; ++p) {
     const Vector left = load_lanes(b), right = load_lanes(b + lanes);
+    if (transposed) {
+      __builtin_prefetch(b + 16 * ldb);
+      __builtin_prefetch(b + 16 * ldb + lanes);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
       const float factor = transposed ? a[i] : a[i * lda];
@@ -347,21 +323,22 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t terms, const float* a
     }
 }
 
-void multiply_filters(const Squares& squares, Range which, const Planes& images, const FilterPanels& filters,
+void multiply_filters(const Squares& squares, Range which, int row, const Planes& images, const FilterPanels& filters,
                       const Planes& sums) {
   const std::int64_t plane = FilterPanels::plane_of(filters.terms);
-  for (std::int64_t i = 0; i < planes; ++i) {
+  for (int j = 0; j < squares.patch(); ++j) {
+    const std::int64_t i = row * squares.patch() + j;
     const Range rows = squares.in_plane(i, which);
     const std::int64_t first = rows.begin - which.begin;
     multiply<false>(rows.size(), chunk, filters.terms, images.from_row(first).at(i), images.row,
-                    {filters.data + i * plane, width, filters.terms * width}, sums.from_row(first).at(i), sums.row,
+                    {filters.data + j * plane, width, filters.terms * width}, sums.from_row(first).at(i), sums.row,
                     false);
   }
 }
 
 void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Range which, const Planes& gradients,
                       const Planes& images, const Planes& sums, bool accumulate) {
-  for (std::int64_t i = 0; i < planes; ++i) {
+  for (std::int64_t i = 0; i < squares.planes(); ++i) {
     const Range terms = squares.in_plane(i, which);
     const std::int64_t first = terms.begin - which.begin;
     multiply<true>(m, n, terms.size(), gradients.from_row(first).at(i), gradients.row,
@@ -369,9 +346,9 @@ void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Ra
   }
 }
 
-template <class T>
-void store_results(const Squares& squares, Range which, Range channels, const Planes& planes_of, const Finish& finish,
-                   T* results) {
+template <class Line, class T>
+inline void store_squares(const Squares& squares, Range which, Range channels, const Planes& planes_of,
+                          const Finish& finish, T* results) {
   const float* sums = planes_of.data;
   for (std::int64_t index = which.begin; index < which.end; ++index, sums += planes_of.row) {
     const Squares::Corner corner = squares.corner(index), next = squares.corner(index + ahead);
@@ -387,33 +364,47 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
         const float* bias = finish.bias + channels.begin + c;
         added = count >= lanes ? load_lanes(bias) : load_some(bias, count);
       }
-      transform<ResultLine>([&](int i, int j) { return load_lanes(sums + (i * patch + j) * planes_of.plane + c); },
-                            [&](int i, int j, Vector v) {
-                              if (i >= rows || j >= columns) return;
-                              T* const result = to + (i * squares.w + j) * squares.channels + c;
-                              const T* const held = result;
-                              v += added;
-                              if (finish.accumulate) v += count >= lanes ? load_lanes(held) : load_some(held, count);
-                              if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
-                              store_some(v, result, count);
-                            });
+      transform<Line>([&](int i, int j) { return load_lanes(sums + (i * Line::from + j) * planes_of.plane + c); },
+                      [&](int i, int j, Vector v) {
+                        if (i >= rows || j >= columns) return;
+                        T* const result = to + (i * squares.w + j) * squares.channels + c;
+                        const T* const held = result;
+                        v += added;
+                        if (finish.accumulate) v += count >= lanes ? load_lanes(held) : load_some(held, count);
+                        if (finish.relu) v = v < 0 ? Vector{} : v;  // NaN stays
+                        store_some(v, result, count);
+                      });
     }
   }
 }
 
-template <class W>
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
+template <class T>
+void store_results(const Squares& squares, Range which, Range channels, const Planes& sums, const Finish& finish,
+                   T* results) {
+  with_lines(squares.tile, [&]<class Lines>() {
+    store_squares<typename Lines::Result>(squares, which, channels, sums, finish, results);
+  });
+}
+
+template <class Line, class W>
+inline void store_lines(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
   const std::int64_t step = parts.apart * sums.row;
   for (std::int64_t k = 0; k < rows; ++k)
     for (std::int64_t c = 0; c < channels; c += lanes)
-      transform<FilterGradientLine>(
+      transform<Line>(
           [&](int r, int s) {
-            const float* const first = sums.at(r * patch + s) + k * sums.row + c;
+            const float* const first = sums.at(r * Line::from + s) + k * sums.row + c;
             Vector sum = load_lanes(first);
             for (std::int64_t part = 1; part < parts.count; ++part) sum += load_lanes(first + part * step);
             return sum;
           },
           [&](int r, int s, Vector v) { store_some(v, dw + ((k * 3 + r) * 3 + s) * channels + c, channels - c); });
+}
+
+template <class W>
+void store_filters(int tile, std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
+  with_lines(tile,
+             [&]<class Lines>() { store_lines<typename Lines::FilterGradient>(rows, channels, sums, parts, dw); });
 }
 
 template <class W>
@@ -443,13 +434,17 @@ void transform_gradients(const Squares& squares, const T* gradients, const T* ou
                          const Planes& to) {
   HEARTH_ISA_CALL(transform_gradients, squares, gradients, outside, channels, which, to);
 }
-template <class W>
-void transform_filters(const Filters<W>& filters, std::int64_t first, const FilterPanels& to) {
-  HEARTH_ISA_CALL(transform_filters, filters, first, to);
+template <class T, class W>
+void gather_filters(const Filters<W>& filters, std::int64_t first, T* gathered) {
+  HEARTH_ISA_CALL(gather_filters, filters, first, gathered);
 }
-void multiply_filters(const Squares& squares, Range which, const Planes& images, const FilterPanels& filters,
+template <class T>
+void transform_filters(int tile, int row, const T* gathered, const FilterPanels& to) {
+  HEARTH_ISA_CALL(transform_filters, tile, row, gathered, to);
+}
+void multiply_filters(const Squares& squares, Range which, int row, const Planes& images, const FilterPanels& filters,
                       const Planes& sums) {
-  HEARTH_ISA_CALL(multiply_filters, squares, which, images, filters, sums);
+  HEARTH_ISA_CALL(multiply_filters, squares, which, row, images, filters, sums);
 }
 void multiply_squares(std::int64_t m, std::int64_t n, const Squares& squares, Range which, const Planes& gradients,
                       const Planes& images, const Planes& sums, bool accumulate) {
@@ -461,10 +456,9 @@ void store_results(const Squares& squares, Range which, Range channels, const Pl
   HEARTH_ISA_CALL(store_results, squares, which, channels, sums, finish, results);
 }
 template <class W>
-void store_filters(std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
-  HEARTH_ISA_CALL(store_filters, rows, channels, sums, parts, dw);
+void store_filters(int tile, std::int64_t rows, std::int64_t channels, const Planes& sums, const Parts& parts, W* dw) {
+  HEARTH_ISA_CALL(store_filters, tile, rows, channels, sums, parts, dw);
 }
-
 template <class W>
 void add_filters(const float* first, const Parts& parts, std::int64_t size, W* dw) {
   HEARTH_ISA_CALL(add_filters, first, parts, size, dw);
@@ -473,13 +467,16 @@ void add_filters(const float* first, const Parts& parts, std::int64_t size, W* d
 #define HEARTH_INSTANTIATE(T)                                                                         \
   template void transform_images(const Squares&, const T*, const T*, Range, const Planes&);           \
   template void transform_gradients(const Squares&, const T*, const T*, Range, Range, const Planes&); \
-  template void transform_filters(const Filters<T>&, std::int64_t, const FilterPanels&);              \
+  template void transform_filters(int, int, const T*, const FilterPanels&);                           \
   template void store_results(const Squares&, Range, Range, const Planes&, const Finish&, T*);        \
-  template void store_filters(std::int64_t, std::int64_t, const Planes&, const Parts&, T*);           \
+  template void store_filters(int, std::int64_t, std::int64_t, const Planes&, const Parts&, T*);      \
   template void add_filters(const float*, const Parts&, std::int64_t, T*);
 HEARTH_INSTANTIATE(float)
 HEARTH_INSTANTIATE(bf16)
 #undef HEARTH_INSTANTIATE
+template void gather_filters(const Filters<float>&, std::int64_t, float*);
+template void gather_filters(const Filters<float>&, std::int64_t, bf16*);
+template void gather_filters(const Filters<bf16>&, std::int64_t, bf16*);
 
 }  // namespace hearth::kernels::winograd
 #endif

@@ -10,7 +10,7 @@ namespace {
 // Squares of a group by their results, in their order.
 struct Sizes {
   std::int64_t first, images;  // squares before the group; its images
-  std::int64_t tall, wide;     // rows of squares with 4 rows, columns with 4 columns
+  std::int64_t tall, wide;     // rows of whole squares, columns
   std::int64_t tall_narrow, tall_wide, short_wide;
 
   Sizes(const Squares& s, std::int64_t index) {
@@ -42,7 +42,7 @@ Squares::Corner Squares::corner(std::int64_t index) const {
 }
 
 Range Squares::in_plane(std::int64_t plane, Range which) const {
-  const bool of_tall = plane / patch == patch - 1, of_wide = plane % patch == patch - 1;
+  const bool of_tall = plane / patch() == patch() - 1, of_wide = plane % patch() == patch() - 1;
   const Sizes sizes(*this, which.begin);
   Range found = which;
   const std::int64_t wide_begin = sizes.first + sizes.tall_narrow, tall_end = wide_begin + sizes.tall_wide;

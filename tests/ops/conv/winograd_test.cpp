@@ -25,7 +25,7 @@ class Winograd : public testing::Test {
 };
 
 // What Winograd's tiles, pieces of filters and vectors of channels cut off or leave empty, with more squares
-// than filters and fewer, squares of three rows or columns in one group of images and in several, the last of them
+// than filters and fewer, squares of a row or column less in one group of images and in several, the last of them
 // smaller, many of them with filters for each half, and padding from none to more than filters reach.
 std::vector<ConvShape> square_shapes() {
   return {shape(1, 1, 1, 1, 1, 3, 3, 1, 1),
@@ -46,60 +46,109 @@ std::vector<ConvShape> square_shapes() {
           shape(131, 2, 2, 132, 136, 3, 3, 1, 1)};
 }
 
-TEST_F(Winograd, MatchesPlainLoops) {
+// The result of a pass by tiles of a size.
+template <class T, class W>
+Tensor made_by(int tile, const ConvProblem& problem, const Operands& o) {
+  const Tensor& like = o.result(problem.pass);
+  const Tensor made = Tensor::full(like.shape(), 9, like.dtype());
+  const ConvShape& s = problem.shape;
+  if (problem.pass == Pass::forward)
+    kernels::winograd::forward(tile, s, o.x.data<T>(), o.w.data<W>(), o.b.data<float>(), false, made.data<T>());
+  else if (problem.pass == Pass::backward_data)
+    kernels::winograd::backward_data(tile, s, o.y.data<T>(), o.w.data<W>(), false, made.data<T>());
+  else
+    kernels::winograd::backward_weights(tile, s, o.x.data<T>(), o.y.data<T>(), made.data<W>());
+  return made;
+}
+
+template <class T, class W>
+void expect_plain_loops(int tile, double tolerance) {
   for (const ConvShape& s : square_shapes())
     for (const Pass pass : all_passes) {
-      const ConvProblem problem{.shape = s, .pass = pass};
+      const ConvProblem problem{.shape = s, .pass = pass, .activations = dtype_of<T>(), .weights = dtype_of<W>()};
       const Operands operands(problem);
-      const Results expected = plain_loops(problem, operands);
-      const Made made = run(kernels::conv2d_winograd, problem, operands);
-      expect_near(made.main, expected.main, 5e-6, text_of(problem));
-      if (pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-6, text_of(problem) + " db");
+      expect_near(made_by<T, W>(tile, problem, operands), plain_loops(problem, operands).main, tolerance,
+                  text_of(problem) + " by tiles of " + std::to_string(tile));
     }
+}
+
+// Wide tiles round ten times as much.
+constexpr double narrow_error = 5e-6, wide_error = 4e-5;
+
+TEST_F(Winograd, MatchesPlainLoops) {
+  expect_plain_loops<float, float>(kernels::winograd::narrow_tile, narrow_error);
+  expect_plain_loops<float, float>(kernels::winograd::wide_tile, wide_error);
 }
 
 // bf16 is exact in f32, and a result rounded once: half a unit of it and the errors of f32.
 TEST_F(Winograd, RoundsBf16Once) {
-  for (const ConvShape& s : square_shapes())
-    for (const Pass pass : all_passes)
-      for (const DType weights : {DType::f32, DType::bf16}) {
-        const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16, .weights = weights};
-        const Operands operands(problem);
-        const Results expected = plain_loops(problem, operands);
-        const Made made = run(kernels::conv2d_winograd, problem, operands);
-        expect_near(made.main, expected.main, 5e-6, text_of(problem));
-        if (pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-6, text_of(problem) + " db");
-      }
+  expect_plain_loops<bf16, float>(kernels::winograd::narrow_tile, narrow_error);
+  expect_plain_loops<bf16, bf16>(kernels::winograd::narrow_tile, narrow_error);
+  expect_plain_loops<bf16, float>(kernels::winograd::wide_tile, wide_error);
+  expect_plain_loops<bf16, bf16>(kernels::winograd::wide_tile, wide_error);
+}
+
+TEST_F(Winograd, SumsTheBiasGradient) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const ConvProblem problem{
+        .shape = shape(3, 5, 6, 13, 9, 3, 3, 1, 0), .pass = Pass::backward_weights, .activations = type};
+    const Operands operands(problem);
+    expect_near(run(kernels::conv2d_winograd, problem, operands).db, plain_loops(problem, operands).db, 2e-6, "db");
+  }
+}
+
+// What f32 takes, and what bf16 does: wide tiles where images fill them.
+TEST_F(Winograd, TakesTilesByTheirTime) {
+  using kernels::winograd::tile_of;
+  for (const Pass pass : all_passes) {
+    EXPECT_EQ(tile_of(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass, DType::f32), 4);
+    EXPECT_EQ(tile_of(shape(16, 14, 14, 256, 256, 3, 3, 1, 1), pass, DType::bf16), 7);
+    EXPECT_EQ(tile_of(shape(16, 56, 56, 64, 64, 3, 3, 1, 1), pass, DType::bf16), 7);
+    EXPECT_EQ(tile_of(shape(32, 16, 16, 64, 64, 3, 3, 1, 1), pass, DType::bf16), 4);
+    EXPECT_EQ(tile_of(shape(32, 4, 4, 256, 256, 3, 3, 1, 1), pass, DType::bf16), 4);
+    // Many filters' gradients meet few squares.
+    EXPECT_EQ(tile_of(shape(16, 7, 7, 512, 512, 3, 3, 1, 1), pass, DType::bf16),
+              pass == Pass::backward_weights ? 4 : 7);
+  }
+}
+
+template <class T>
+void expect_not_finite(int tile) {
+  const DType type = dtype_of<T>();
+  const ConvProblem problem{.shape = shape(1, 14, 14, 16, 32, 3, 3, 1, 1), .activations = type, .weights = type};
+  Operands o(problem);
+  std::vector<double> x = o.x.to_doubles();
+  x[0] = NAN, x[(14 * 14 - 1) * 16] = -INFINITY;
+  o.x = Tensor::of<double>(o.x.shape(), x).to(type);
+  const std::vector<double> y = made_by<T, T>(tile, problem, o).to_doubles();
+  const auto at = [&](std::size_t i, std::size_t j, std::size_t k) { return y[(i * 14 + j) * 32 + k]; };
+  for (std::size_t k = 0; k < 32; ++k) {
+    EXPECT_TRUE(std::isnan(at(0, 0, k)) && std::isnan(at(1, 1, k)));
+    EXPECT_FALSE(std::isfinite(at(12, 12, k)) || std::isfinite(at(13, 13, k)));
+    EXPECT_TRUE(std::isfinite(at(5, 9, k)));
+  }
 }
 
 TEST_F(Winograd, KeepsWhatIsNotFinite) {
-  for (const DType type : {DType::f32, DType::bf16}) {
-    const ConvProblem problem{.shape = shape(1, 12, 12, 16, 32, 3, 3, 1, 1), .activations = type, .weights = type};
-    Operands o(problem);
-    std::vector<double> x = o.x.to_doubles();
-    x[0] = NAN, x[(12 * 12 - 1) * 16] = -INFINITY;
-    o.x = Tensor::of<double>(o.x.shape(), x).to(type);
-    const std::vector<double> y = run(kernels::conv2d_winograd, problem, o).main.to_doubles();
-    for (std::size_t k = 0; k < 32; ++k) {
-      EXPECT_TRUE(std::isnan(y[k]) && std::isnan(y[13 * 32 + k]));
-      EXPECT_FALSE(std::isfinite(y[143 * 32 + k]) || std::isfinite(y[130 * 32 + k]));
-      EXPECT_TRUE(std::isfinite(y[(5 * 12 + 5) * 32 + k]));
-    }
+  for (const int tile : {kernels::winograd::narrow_tile, kernels::winograd::wide_tile}) {
+    expect_not_finite<float>(tile);
+    expect_not_finite<bf16>(tile);
   }
 }
 
 TEST_F(Winograd, GivesTheSameBitsForEveryThreadCount) {
   for (const ConvShape& s : {shape(4, 9, 9, 40, 96, 3, 3, 1, 1), shape(3, 30, 25, 24, 33, 3, 3, 1, 1)})
-    for (const Pass pass : all_passes) {
-      const ConvProblem problem{.shape = s, .pass = pass};
-      const Operands operands(problem);
-      std::set<std::string> found;
-      for (const int pool : {1, 2, 3, 4, 5, 6, 7, 8}) {
-        cpu::set_threads(pool);
-        found.insert(bits_of(kernels::conv2d_winograd, problem, operands));
+    for (const Pass pass : all_passes)
+      for (const int tile : {kernels::winograd::narrow_tile, kernels::winograd::wide_tile}) {
+        const ConvProblem problem{.shape = s, .pass = pass};
+        const Operands operands(problem);
+        std::set<std::vector<double>> found;
+        for (const int pool : {1, 2, 3, 4, 5, 6, 7, 8}) {
+          cpu::set_threads(pool);
+          found.insert(made_by<float, float>(tile, problem, operands).to_doubles());
+        }
+        EXPECT_EQ(found.size(), 1u) << text_of(problem) << " by tiles of " << tile;
       }
-      EXPECT_EQ(found.size(), 1u) << text_of(problem);
-    }
 }
 
 // Nearly as little as sums of the definition; the usual points of interpolation round two to three times as much.
@@ -148,8 +197,8 @@ TEST_F(Winograd, TakesBf16WhereItBeatsPairs) {
     EXPECT_EQ(taken(shape(16, 7, 7, 512, 512, 3, 3, 1, 1), pass), !tiles);
     EXPECT_FALSE(taken(shape(4, 7, 7, 512, 512, 3, 3, 1, 1), pass));
     EXPECT_FALSE(taken(shape(16, 4, 4, 256, 256, 3, 3, 1, 1), pass));
-    EXPECT_FALSE(taken(shape(32, 6, 6, 256, 256, 3, 3, 1, 1), pass));
-    EXPECT_FALSE(taken(shape(8, 56, 56, 32, 32, 3, 3, 1, 1), pass));
+    EXPECT_EQ(taken(shape(8, 56, 56, 32, 32, 3, 3, 1, 1), pass), !tiles);
+    EXPECT_FALSE(taken(shape(8, 56, 56, 16, 16, 3, 3, 1, 1), pass));
     EXPECT_FALSE(taken(shape(1, 14, 14, 256, 256, 3, 3, 1, 1), pass));
   }
 }
