@@ -14,6 +14,7 @@
 #include "core/cpu/parallel.h"
 #include "core/random.h"
 #include "ops/conv/conv_norm.h"
+#include "tests/support/kept_threads.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test {
@@ -155,13 +156,12 @@ TEST_P(BatchNormPool, SaysWhatItIsNotFor) {
 // Pieces of work depend on the shape alone.
 TEST(BatchNormPoolThreads, DoNotChangeBits) {
   const Case c{{3, 40, 40, 64}, {.kernel = 3, .stride = 2, .padding = 1}};
-  const int before = cpu::threads();
+  const KeptThreads kept;
   std::vector<std::vector<Tensor>> found;
   for (const int threads : {1, 2, 5, 8}) {
     cpu::set_threads(threads);
     found.push_back(step_of(c, one_op));
   }
-  cpu::set_threads(before);
   for (const std::vector<Tensor>& other : found)
     for (std::size_t i = 0; i < other.size(); ++i) EXPECT_EQ(other[i].to_doubles(), found[0][i].to_doubles()) << i;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/cpu/parallel.h"
+#include "tests/support/kept_threads.h"
 #include "tests/train/precision_session.h"
 
 namespace hearth::train {
@@ -126,7 +127,7 @@ TEST_P(Families, EveryWayToTrainEndsWithTheSameBits) {
 
 TEST_P(Families, OneToEightThreadsEndWithTheSameBitsInDeterministicMode) {
   if (std::get<2>(GetParam()) != DeviceType::cpu) GTEST_SKIP() << "threads are those of the CPU";
-  const int before = cpu::threads();
+  const test::KeptThreads kept;
   std::unique_ptr<Session> first;
   for (int threads = 1; threads <= 8; ++threads) {
     cpu::set_threads(threads);
@@ -135,7 +136,6 @@ TEST_P(Families, OneToEightThreadsEndWithTheSameBitsInDeterministicMode) {
     if (first) expect_same_bits(*run, *first, join_text(threads, " threads").c_str());
     if (!first) first = std::move(run);
   }
-  cpu::set_threads(before);
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& tried) {

@@ -18,6 +18,7 @@
 #include "core/tensor.h"
 #include "data/text/text_parts.h"
 #include "tests/support/error_message.h"
+#include "tests/support/kept_threads.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
@@ -83,7 +84,7 @@ TEST(TokenizeFileTest, ThreadsChangeNothing) {
   const TempDir folder;
   const std::string path = put(folder, "mixed.txt", mixed_text()), to = folder / "a.tokens";
   const TokenizerPointer tokenizer = tokenizer_for(R"({"type": "bpe", "vocabulary": 420})", path);
-  const int before = cpu::threads();
+  const test::KeptThreads kept;
   std::vector<std::vector<std::byte>> found;
   for (const int threads : {1, 3}) {
     cpu::set_threads(threads);
@@ -92,7 +93,6 @@ TEST(TokenizeFileTest, ThreadsChangeNothing) {
     writer.finish();
     found.push_back(bytes_of_file(to));
   }
-  cpu::set_threads(before);
   EXPECT_EQ(found[0], found[1]);
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "autograd/backward.h"
@@ -21,15 +20,12 @@
 #include "ops/pointwise/operators.h"
 #include "tests/ops/conv/plain_convolution.h"
 #include "tests/support/error_message.h"
+#include "tests/support/kept_threads.h"
 
 namespace hearth::test {
 namespace {
 
 using namespace conv;
-
-const Conv2dCandidate* const all_candidates[] = {
-    &kernels::conv2d_matmul,   &kernels::conv2d_amx,       &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
-    &kernels::conv2d_winograd, &kernels::conv2d_stem_bf16, &kernels::conv2d_unfolded,    &kernels::conv2d_onednn};
 
 std::vector<ConvShape> odd_shapes() {
   return {shape(2, 9, 7, 3, 5, 3, 3, 1, 1),
@@ -62,23 +58,6 @@ std::vector<ConvShape> tile_shapes() {
           uneven(shape(4, 7, 7, 32, 8, 3, 3, 2, 1), 4)};
 }
 
-// Of few channels: tiles of pixels, outputs and values of a filter that are not full, rows of an odd number of values,
-// pixels at odd ones, an odd last pixel, filters that lie in the padding, and images in several parts.
-std::vector<ConvShape> stem_shapes() {
-  return {shape(2, 15, 77, 3, 20, 7, 7, 2, 3),
-          shape(1, 9, 14, 3, 70, 5, 5, 3, 2),
-          shape(2, 8, 9, 1, 100, 3, 4, 1, 1),
-          shape(1, 7, 13, 2, 130, 2, 5, 1, 0),
-          shape(3, 12, 12, 4, 16, 4, 4, 4, 0),
-          shape(1, 1, 1, 3, 7, 3, 3, 1, 1),
-          shape(1, 7, 15, 3, 16, 3, 3, 2, 0),
-          shape(1, 3, 2, 3, 33, 3, 3, 1, 4),
-          shape(2, 90, 37, 3, 64, 3, 3, 1, 1),
-          shape(1, 70, 71, 1, 48, 11, 11, 4, 2),
-          uneven(shape(2, 10, 11, 3, 17, 4, 3, 2, 1), 4),
-          cut(shape(2, 14, 15, 3, 24, 5, 5, 2, 2), 2, 1)};
-}
-
 // Convolutions whose output ends before the image does, as conv_transpose2d has them with output padding.
 std::vector<ConvShape> cut_shapes() {
   return {cut(shape(2, 5, 6, 32, 32, 1, 1, 1, 0), 1, 2), cut(shape(2, 5, 6, 32, 32, 1, 1, 1, 0), 1, 0),
@@ -89,46 +68,9 @@ std::vector<ConvShape> cut_shapes() {
 // In three chunks of images for the paired filter gradient, an odd image in the last.
 ConvShape many_images() { return shape(9, 64, 64, 64, 8, 3, 3, 1, 1); }
 
-/// How often each candidate ran a pass.
-using Runs = std::map<std::string, std::map<Pass, int>>;
-
-/// Every candidate that supports the problem, in both modes.
-void check_problem(ConvProblem problem, Runs& runs) {
-  const Operands operands(problem);
-  const Results expected = plain_loops(problem, operands);
-  // The native product does not round f32 beside bf16.
-  const bool rounds = cpu::dnn::unsupported({.m = 8, .n = 8, .k = 8, .a = DType::bf16}).empty();
-  const double tolerance = problem.activations != problem.weights && !rounds ? 5e-3 : 2e-5;
-  for (const bool deterministic : {false, true})
-    for (const Conv2dCandidate* candidate : all_candidates) {
-      problem.deterministic = deterministic;
-      if (!candidate->unsupported(problem).empty()) continue;
-      const std::string what = join_text(candidate->name, " ", text_of(problem));
-      const Made made = run(*candidate, problem, operands);
-      expect_near(made.main, expected.main, tolerance, what);
-      if (problem.pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-5, what + " db");
-      ++runs[candidate->name][problem.pass];
-    }
-}
-
-struct Types {
-  DType activations, weights;
-};
-
-Runs check_shapes(const std::vector<ConvShape>& shapes, const Types& types) {
-  Runs runs;
-  for (const ConvShape& s : shapes)
-    for (const Pass pass : all_passes)
-      check_problem({.shape = s, .pass = pass, .activations = types.activations, .weights = types.weights}, runs);
-  return runs;
-}
-
 class Conv2dCpu : public testing::Test {
- protected:
-  ~Conv2dCpu() override { cpu::set_threads(before_); }
-
  private:
-  int before_ = cpu::threads();
+  const KeptThreads threads_;
 };
 
 TEST_F(Conv2dCpu, F32MatchesPlainLoops) {
@@ -160,42 +102,6 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
     }
     EXPECT_EQ(runs["onednn"][Pass::forward] > 0, cpu::dnn::has_hardware_bf16());
   }
-}
-
-TEST_F(Conv2dCpu, StemMatchesPlainLoops) {
-  const int all = cpu::amx::has_bf16_vectors() ? 2 * static_cast<int>(stem_shapes().size()) : 0;
-  for (const DType weights : {DType::f32, DType::bf16}) {
-    Runs runs = check_shapes(stem_shapes(), {DType::bf16, weights});
-    EXPECT_EQ(runs["stem_bf16"][Pass::forward], all);
-    EXPECT_EQ(runs["stem_bf16"][Pass::backward_weights], all);
-    EXPECT_EQ(runs["stem_bf16"][Pass::backward_data], 0);
-  }
-}
-
-// Wherever plain loops have one.
-TEST_F(Conv2dCpu, StemPassesNaNAndInfinityOn) {
-  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
-  const ConvShape s = shape(2, 12, 13, 3, 20, 3, 3, 2, 1);
-  for (const double value : {std::nan(""), HUGE_VAL})
-    for (const Pass pass : {Pass::forward, Pass::backward_weights})
-      for (const bool in_x : {false, true}) {
-        const ConvProblem problem{.shape = s, .pass = pass, .activations = DType::bf16};
-        Operands o(problem);
-        Tensor& operand = in_x ? o.x : pass == Pass::forward ? o.w : o.y;
-        std::vector<double> values = operand.to_doubles();
-        values[values.size() / 2] = value;
-        operand = Tensor::of<double>(operand.shape(), values).to(operand.dtype());
-        const std::vector<double> expected = plain_loops(problem, o).main,
-                                  found = run(kernels::conv2d_stem_bf16, problem, o).main.to_doubles();
-        std::size_t beyond = 0, finite = 0;
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          beyond += !std::isfinite(expected[i]);
-          finite += std::isfinite(found[i]);
-          EXPECT_TRUE(std::isfinite(expected[i]) || !std::isfinite(found[i])) << text_of(problem) << " at " << i;
-        }
-        EXPECT_GT(beyond, 0u);
-        EXPECT_GT(finite, 0u);
-      }
 }
 
 TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
@@ -301,18 +207,6 @@ TEST_F(Conv2dCpu, Bf16KernelsRoundOnce) {
   EXPECT_EQ(narrow.to_doubles(), dw.to(DType::bf16).to_doubles());
 }
 
-TEST_F(Conv2dCpu, StemRoundsOnce) {
-  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
-  for (const Pass pass : {Pass::forward, Pass::backward_weights}) {
-    ConvProblem problem{.shape = shape(2, 20, 20, 3, 24, 7, 7, 2, 3), .pass = pass, .activations = DType::bf16};
-    Operands operands(problem);
-    const Tensor of_f32 = run(kernels::conv2d_stem_bf16, problem, operands).main;
-    problem.weights = DType::bf16;
-    operands.w = operands.w.to(DType::bf16);
-    EXPECT_EQ(run(kernels::conv2d_stem_bf16, problem, operands).main.to_doubles(), of_f32.to(DType::bf16).to_doubles());
-  }
-}
-
 TEST_F(Conv2dCpu, DirectTakesSmallImagesOfFullBlocks) {
   if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
   if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
@@ -347,27 +241,6 @@ TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
   EXPECT_TRUE(taken(shape(16, 2, 2, 512, 512, 3, 3, 1, 1)));
   EXPECT_FALSE(taken(shape(2, 8, 8, 64, 16, 3, 3, 1, 1, 1, 2)));
   EXPECT_FALSE(takes(kernels::conv2d_paired_bf16, shape(2, 8, 8, 32, 8, 3, 3, 1, 1), Pass::forward));
-}
-
-TEST_F(Conv2dCpu, StemTakesFewChannels) {
-  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
-  if (cpu::amx::unsupported().empty()) GTEST_SKIP() << "this processor has matrix tiles";
-  const auto taken = [](const ConvShape& s, Pass pass = Pass::forward, DType type = DType::bf16) {
-    return takes(kernels::conv2d_stem_bf16, s, pass, type);
-  };
-  const ConvShape stem = shape(16, 224, 224, 3, 64, 7, 7, 2, 3);
-  EXPECT_TRUE(taken(stem));
-  EXPECT_TRUE(taken(stem, Pass::backward_weights));
-  EXPECT_FALSE(taken(stem, Pass::backward_data));
-  EXPECT_FALSE(taken(stem, Pass::forward, DType::f32));
-  EXPECT_FALSE(taken(shape(16, 224, 224, 5, 64, 7, 7, 2, 3)));
-  EXPECT_FALSE(taken(shape(16, 224, 224, 3, 64, 3, 3, 2, 1, 2)));
-  EXPECT_FALSE(taken(shape(16, 224, 224, 4, 64, 3, 3, 2, 1, 1, 2)));
-  EXPECT_FALSE(taken(shape(16, 224, 224, 3, 64, 3, 3, 4, 1)));
-  EXPECT_TRUE(taken(shape(4, 224, 224, 3, 64, 3, 3, 1, 1)));
-  EXPECT_FALSE(taken(shape(16, 224, 224, 3, 64, 3, 3, 1, 1)));
-  EXPECT_TRUE(taken(shape(16, 224, 224, 3, 64, 3, 3, 1, 1), Pass::backward_weights));
-  EXPECT_FALSE(taken(shape(16, 28, 28, 1, 8, 3, 3, 1, 1), Pass::backward_weights));
 }
 
 TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {

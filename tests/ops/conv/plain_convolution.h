@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution by plain loops in double, and an implementation's for the same operands.
+// A convolution by plain loops in double, and what the implementations make of the same operands.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "core/random.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/problem.h"
+#include "ops/matmul/matmul_onednn.h"
 
 namespace hearth::test::conv {
 
@@ -159,6 +161,44 @@ inline std::string bits_of(const Conv2dCandidate& candidate, const ConvProblem& 
 inline bool takes(const Conv2dCandidate& candidate, const ConvShape& s, Pass pass, DType activations = DType::bf16) {
   const ConvProblem problem{.shape = s, .pass = pass, .activations = activations};
   return candidate.unsupported(problem).empty() && candidate.why_slower(problem).empty();
+}
+
+inline const Conv2dCandidate* const all_candidates[] = {
+    &kernels::conv2d_matmul,   &kernels::conv2d_amx,       &kernels::conv2d_direct_bf16, &kernels::conv2d_paired_bf16,
+    &kernels::conv2d_winograd, &kernels::conv2d_stem_bf16, &kernels::conv2d_unfolded,    &kernels::conv2d_onednn};
+
+/// How often each candidate ran a pass.
+using Runs = std::map<std::string, std::map<Pass, int>>;
+
+/// Every candidate that supports the problem, in both modes.
+inline void check_problem(ConvProblem problem, Runs& runs) {
+  const Operands operands(problem);
+  const Results expected = plain_loops(problem, operands);
+  // The native product does not round f32 beside bf16.
+  const bool rounds = cpu::dnn::unsupported({.m = 8, .n = 8, .k = 8, .a = DType::bf16}).empty();
+  const double tolerance = problem.activations != problem.weights && !rounds ? 5e-3 : 2e-5;
+  for (const bool deterministic : {false, true})
+    for (const Conv2dCandidate* candidate : all_candidates) {
+      problem.deterministic = deterministic;
+      if (!candidate->unsupported(problem).empty()) continue;
+      const std::string what = join_text(candidate->name, " ", text_of(problem));
+      const Made made = run(*candidate, problem, operands);
+      expect_near(made.main, expected.main, tolerance, what);
+      if (problem.pass == Pass::backward_weights) expect_near(made.db, expected.db, 2e-5, what + " db");
+      ++runs[candidate->name][problem.pass];
+    }
+}
+
+struct Types {
+  DType activations, weights;
+};
+
+inline Runs check_shapes(const std::vector<ConvShape>& shapes, const Types& types) {
+  Runs runs;
+  for (const ConvShape& s : shapes)
+    for (const Pass pass : all_passes)
+      check_problem({.shape = s, .pass = pass, .activations = types.activations, .weights = types.weights}, runs);
+  return runs;
 }
 
 }  // namespace hearth::test::conv

@@ -10,6 +10,7 @@
 #include "core/cpu/parallel.h"
 #include "ops/matmul/amx.h"
 #include "tests/ops/conv/plain_convolution.h"
+#include "tests/support/kept_threads.h"
 
 namespace hearth::test {
 namespace {
@@ -17,11 +18,8 @@ namespace {
 using namespace conv;
 
 class Winograd : public testing::Test {
- protected:
-  ~Winograd() override { cpu::set_threads(before_); }
-
  private:
-  int before_ = cpu::threads();
+  const KeptThreads threads_;
 };
 
 // What Winograd's tiles, pieces of filters and vectors of channels cut off or leave empty, with more squares

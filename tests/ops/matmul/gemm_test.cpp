@@ -10,6 +10,7 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "tests/support/kept_threads.h"
 
 namespace hearth::cpu {
 namespace {
@@ -60,8 +61,6 @@ struct Case {
 template <class T>
 class OwnGemm : public testing::Test {
  protected:
-  ~OwnGemm() override { set_threads(before_); }
-
   static void check(const Case<T>& test) {
     const std::vector<T> found = test.run();
     const double allowed = (std::is_same_v<T, float> ? 3e-6 : 1e-14) * (std::sqrt(static_cast<double>(test.k)) + 1);
@@ -80,7 +79,7 @@ class OwnGemm : public testing::Test {
   }
 
  private:
-  int before_ = threads();
+  const test::KeptThreads threads_;
 };
 using GemmTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(OwnGemm, GemmTypes);
