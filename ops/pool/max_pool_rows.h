@@ -24,4 +24,10 @@ inline void fill_columns(const PoolShape& s, Range* columns) {
   for (std::int64_t x = 0; x < s.w; ++x) columns[x] = windows_over(x, s.stride_w, s.pad_w, s.kernel_w, s.q);
 }
 
+/// f<Tap>(), for the type in which positions are kept.
+template <class F>
+void visit_taps(const Tensor& taps, F&& f) {
+  visit_dtype("max_pool2d", taps.dtype(), Types<std::uint8_t, std::int32_t>{}, std::forward<F>(f));
+}
+
 }  // namespace hearth::kernels::pool
