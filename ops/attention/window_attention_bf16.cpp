@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention within windows in bf16 by the processor's products of pairs, with f32 sums: one window of one head at a
-// time, in the blocks of window_attention_cpu.cpp, whose pieces of work these are, by the tiles of attention
-// (tile_bf16.inc). What comes behind the image is rounded to bf16 as what is in it.
+// time, as the pieces of work of window_attention_cpu.cpp are, in blocks of queries of their own, by the tiles of
+// attention (tile_bf16.inc). Scores are in powers of two, as the biases come (window_bias_unit()). What comes behind
+// the image is rounded to bf16 as what is in it. The gradient of the keys and values is multiplied once for all blocks.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
@@ -31,46 +33,166 @@ namespace {
 #include "core/cpu/lanes.inc"
 #include "ops/attention/tile_bf16.inc"
 
-/// The rows of a window's tokens. Those behind the image are `behind`, or zeros; so are those behind the last token.
-struct TokenRows {
-  const bf16* x;
-  std::int64_t step;
-  const std::int64_t* pixels;
-  std::int64_t count, width;
-  const bf16* behind = nullptr;
+/// Arrays of words or of values that a window needs.
+struct Part {
+  Word** words = nullptr;
+  float** values = nullptr;
+  std::int64_t count;
+
+  Part(Word*& part, std::int64_t size) : words(&part), count(size) {}
+  Part(float*& part, std::int64_t size) : values(&part), count(size) {}
+};
+
+/// All of them at once: windows are too short for a call for each.
+template <std::size_t n>
+[[gnu::noinline]] void take_parts(cpu::Scratch& scratch, const Part (&parts)[n]) {
+  static_assert(sizeof(Word) == sizeof(float));
+  std::int64_t size = 0;
+  for (const Part& part : parts) size += rounded_up(part.count, vector);
+  auto* memory = static_cast<std::byte*>(scratch.take_bytes(static_cast<std::size_t>(size) * sizeof(Word)));
+  for (const Part& part : parts) {
+    if (part.words != nullptr)
+      *part.words = reinterpret_cast<Word*>(memory);
+    else
+      *part.values = reinterpret_cast<float*>(memory);
+    memory += static_cast<std::size_t>(rounded_up(part.count, vector)) * sizeof(Word);
+  }
+}
+
+/// Rows of words without gaps.
+struct PackedRows {
+  const Word* rows;
+  std::int64_t words;
+  std::int64_t width = 2 * words;  ///< in channels: whole vectors
 
   __m512i load(std::int64_t row, std::int64_t channel) const {
-    if (row >= count) return _mm512_setzero_si512();
-    const bf16* const from = pixels[row] >= 0 ? x + pixels[row] * step : behind;
-    if (from == nullptr) return _mm512_setzero_si512();
-    return _mm512_maskz_loadu_epi16(inside_of(width - channel), from + channel);
+    return _mm512_loadu_si512(rows + row * words + channel / 2);
   }
 };
 
-/// q, k and v of a window.
-struct Parts {
-  TokenRows part[3];
-  bf16 behind[3][max_window_head_width];
+/// Rows of packed tokens: zeros from the last one on, for whole blocks of queries and tiles of keys.
+inline std::int64_t padded_rows(std::int64_t tokens) { return rounded_up(tokens, 2 * vector); }
 
-  explicit Parts(const Window<bf16>& w) {
-    for (int i = 0; i < 3; ++i) {
-      part[i] = {w.qkv + i * w.channels, w.step, w.pixels, w.tokens, w.width};
-      if (w.padding == nullptr) continue;
-      for (std::int64_t d = 0; d < w.width; ++d) cpu::store(behind[i] + d, w.padding[i * w.channels + d]);
-      part[i].behind = behind[i];
-    }
+/// The rows of a window's tokens as words. Those behind the image are `behind`.
+PackedRows gather(const Window<bf16>& w, const bf16* x, std::int64_t step, const bf16* behind, Word* to) {
+  const std::int64_t tokens = w.tokens, words = words_of(w.width), *const pixels = w.pixels;
+  for (std::int64_t column = 0; column < words; column += vector, behind += 2 * vector, x += 2 * vector) {
+    const __mmask32 inside = inside_of(w.width - 2 * column);
+    Word* into = to + column;
+    for (std::int64_t t = 0; t < tokens; ++t, into += words)
+      _mm512_storeu_si512(into, _mm512_maskz_loadu_epi16(inside, pixels[t] >= 0 ? x + pixels[t] * step : behind));
+    for (std::int64_t t = tokens; t < padded_rows(tokens); ++t, into += words)
+      _mm512_storeu_si512(into, _mm512_setzero_si512());
   }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-};
-
-/// Rows [count][pitch] times a factor to the pixels of those tokens that are in the image.
-void scatter(const float* rows, std::int64_t pitch, const float* factors, const std::int64_t* pixels,
-             std::int64_t count, std::int64_t width, bf16* to, std::int64_t step) {
-  for (std::int64_t t = 0; t < count; ++t)
-    if (pixels[t] >= 0)
-      store_rounded(rows + t * pitch, factors != nullptr ? factors[t] : 1.0f, width, to + pixels[t] * step);
+  return {to, words};
 }
+
+/// q (part 0), k or v.
+PackedRows gather_part(const Window<bf16>& w, int part, Word* to) {
+  bf16 behind[max_window_head_width] = {};
+  if (w.padding != nullptr) store_rounded(w.padding + part * w.channels, 1.0f, w.width, behind);
+  return gather(w, w.qkv + part * w.channels, w.step, behind, to);
+}
+
+/// Where rows of a result go: to the pixels of those tokens that are in the image. The others are added to `padding`
+/// unless that is null.
+struct TokenRows {
+  bf16* to;
+  std::int64_t step;
+  const std::int64_t* pixels;
+  std::int64_t width;
+  const float* factors;  ///< of the rows, `factor_step` apart
+  std::int64_t factor_step;
+  float* padding = nullptr;
+
+  template <int vectors>
+  HEARTH_ALWAYS_INLINE void put(std::int64_t row, std::int64_t column, const __m512 (&sums)[vectors]) const {
+    const __m512 factor = _mm512_set1_ps(factors[row * factor_step]);
+    if (pixels[row] < 0) {
+      if (padding == nullptr) return;
+#pragma GCC unroll 4
+      for (int j = 0; j < vectors; ++j) {
+        float* const at = padding + column + j * vector;
+        const __mmask16 inside = mask_of(width, column + j * vector);
+        _mm512_mask_storeu_ps(at, inside, _mm512_fmadd_ps(sums[j], factor, _mm512_maskz_loadu_ps(inside, at)));
+      }
+      return;
+    }
+    bf16* const into = to + pixels[row] * step + column;
+    if (vectors == 2 && width - column >= 2 * vector) {
+      _mm512_storeu_si512(into, narrowed(_mm512_mul_ps(sums[0], factor), _mm512_mul_ps(sums[vectors - 1], factor)));
+      return;
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j)
+      _mm256_mask_storeu_epi16(into + j * vector, mask_of(width, column + j * vector),
+                               reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_mul_ps(sums[j], factor))));
+  }
+};
+
+/// The products of `count` rows of a with b [terms][2 words], to rows. Rows of a are read up to a multiple of 8.
+void multiply_to_rows(Spread<Word> a, std::int64_t count, std::int64_t terms, const Word* b, const TokenRows& to) {
+  const std::int64_t b_step = 2 * words_of(to.width);
+  each_column(count, pitch_of<float>(to.width), [&]<int rows, int vectors>(std::int64_t column) {
+    const auto tile = [&](std::int64_t i, std::int64_t inside) __attribute__((always_inline)) {
+      __m512 sum[rows][vectors] = {};
+      add_products({a.values + i * a.row_step, a.row_step, a.term_step}, terms, b + column, b_step, sum);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r)
+        if (r < inside) to.put(i + r, column, sum[r]);
+    };
+    std::int64_t i = 0;
+    for (; i + rows <= count; i += rows) tile(i, rows);
+    if (i < count) tile(i, count - i);
+  });
+}
+
+/// f(first row, products of `tile` rows, how many of them there are) for the products of packed rows with the queries
+/// of a block, turned to [words][lanes]. Rows are read up to a multiple of 16.
+template <int vectors, class F>
+HEARTH_ALWAYS_INLINE void each_tile(const PackedRows& rows, std::int64_t count, std::int64_t width, const Word* turned,
+                                    const F& f) {
+  const auto tiles = [&]<int tile>() {
+    const auto one = [&](std::int64_t j, std::int64_t inside) __attribute__((always_inline)) {
+      __m512 sum[tile][vectors] = {};
+      add_products<tile, vectors>({rows.rows + j * rows.words, rows.words, 1}, (width + 1) / 2, turned,
+                                  vectors * vector, sum);
+      f(j, sum, inside);
+    };
+    std::int64_t j = 0;
+    for (; j + tile <= count; j += tile) one(j, tile);
+    if (j < count) one(j, count - j);
+  };
+  // 49 keys, the queries of which are three vectors, are whole tiles of 7.
+  if constexpr (vectors == 3) {
+    if (count % 7 == 0) return tiles.template operator()<7>();
+  }
+  tiles.template operator()<(vectors == 1 ? 16 : 8)>();
+}
+
+/// 2^x for x <= 0, within 1e-5 of it and exact at 0: 2^n p(r), where n + r = x and n is whole. Step by step for all:
+/// one after the other they would wait for their own steps.
+template <int n>
+HEARTH_ALWAYS_INLINE void raise_two(__m512 (&x)[n]) {
+  __m512 whole[n], p[n];
+#pragma GCC unroll 6
+  for (int i = 0; i < n; ++i) {
+    // Not a number stays, and -infinity has a remainder.
+    x[i] = _mm512_max_ps(_mm512_set1_ps(-160.0f), x[i]);
+    whole[i] = _mm512_roundscale_ps(x[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    x[i] = _mm512_sub_ps(x[i], whole[i]);
+    p[i] = _mm512_set1_ps(0.00965671055f);
+  }
+#pragma GCC unroll 4
+  for (const float term : {0.0558382832f, 0.2402253f, 0.693136752f, 1.0f})
+#pragma GCC unroll 6
+    for (int i = 0; i < n; ++i) p[i] = _mm512_fmadd_ps(p[i], x[i], _mm512_set1_ps(term));
+#pragma GCC unroll 6
+  for (int i = 0; i < n; ++i) x[i] = _mm512_scalef_ps(p[i], whole[i]);
+}
+
+constexpr float mask_unit = static_cast<float>(window_mask) * window_bias_unit;
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 /// A block of queries: its scores [key][query], and what the softmax makes of them.
 template <int lanes>
@@ -78,75 +200,94 @@ struct WindowBlock {
   static constexpr int vectors = lanes / vector;
   const Window<bf16>& w;
   Word* q_turned;
-  float *scores, *memory, *factors;
-  alignas(64) float inverse[lanes];
+  float *scores, *memory, *factors = nullptr;
+  alignas(64) float most[lanes], inverse[lanes + vector];  ///< behind the lanes, of the last query
 
-  WindowBlock(const Window<bf16>& of, cpu::Scratch& scratch) : w(of) {
-    const bool drops = w.draws.threshold > 0;
-    q_turned = scratch.take<Word>(words_of(w.width) * lanes);
-    scores = scratch.take<float>(rounded_up(w.tokens, 16) * lanes);
-    memory = drops ? scratch.take<float>(block_keys * lanes) : nullptr;
-    factors = drops ? scratch.take<float>(rounded_up(w.tokens, block_keys) * lanes) : nullptr;
-  }
+  explicit WindowBlock(const Window<bf16>& of) : w(of) {}
 
-  /// Scores of the queries from `first` on become exponentials, and `inverse` one over their sums. Where keys are odd,
-  /// there is one more of no weight.
-  void weigh(const TokenRows& q, const Word* k_rows, std::int64_t first) {
+  bool drops() const { return w.draws.threshold > 0; }
+  /// What it needs from take_parts().
+  Part turned_part() { return {q_turned, words_of(w.width) * lanes}; }
+  Part scores_part() { return {scores, rounded_up(w.tokens, 2) * lanes}; }
+  Part memory_part() { return {memory, drops() ? block_keys * lanes : 0}; }
+  Part factors_part() { return {factors, drops() ? rounded_up(w.tokens + 1, block_keys) * lanes : 0}; }
+
+  /// The scores of the queries from `first` on. Where keys are odd, there is one more of no weight.
+  void score(const PackedRows& q, const PackedRows& k, std::int64_t first) {
     turn_words<lanes>(q, first, q_turned);
-    multiply_words<lanes>(k_rows, w.tokens, w.width, q_turned, w.scale, scores);
-    // Locals: vector stores may change members.
-    const std::int64_t tokens = w.tokens;
-    const float *bias = w.bias + first * tokens, *const regions = w.regions;
-    float* const all = scores;
-    __m512 most[vectors], sum[vectors], region[vectors];
-    for (int v = 0; v < vectors; ++v) {
-      most[v] = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-      sum[v] = _mm512_setzero_ps();
-      region[v] = regions != nullptr ? _mm512_loadu_ps(regions + first + v * vector) : sum[v];
-    }
-    for (std::int64_t j = 0; j < tokens; ++j, bias += lanes)
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) {
-        float* const at = all + j * lanes + v * vector;
-        __m512 score = _mm512_add_ps(_mm512_loadu_ps(at), _mm512_loadu_ps(bias + v * vector));
-        if (regions != nullptr) {
-          const __mmask16 apart = _mm512_cmp_ps_mask(region[v], _mm512_set1_ps(regions[j]), _CMP_NEQ_UQ);
-          score = _mm512_mask_add_ps(score, apart, score, _mm512_set1_ps(static_cast<float>(window_mask)));
-        }
-        _mm512_storeu_ps(at, score);
-        most[v] = _mm512_max_ps(score, most[v]);
-      }
-    for (std::int64_t j = 0; j < tokens; ++j)
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) {
-        float* const at = all + j * lanes + v * vector;
-        const __m512 weight = exp_of_negative(_mm512_sub_ps(_mm512_loadu_ps(at), most[v]));
-        _mm512_storeu_ps(at, weight);
-        sum[v] = _mm512_add_ps(sum[v], weight);
-      }
-    for (int v = 0; v < vectors; ++v)
-      _mm512_store_ps(inverse + v * vector, _mm512_div_ps(_mm512_set1_ps(1.0f), sum[v]));
-    if (w.tokens % 2 != 0) std::fill_n(scores + w.tokens * lanes, lanes, 0.0f);
-    if (factors != nullptr) draw(first);
+    if (w.regions == nullptr)
+      score_turned<false>(k, first);
+    else
+      score_turned<true>(k, first);
+    if (w.tokens % 2 != 0) std::fill_n(scores + w.tokens * lanes, lanes, minus_infinity);
+    if (drops()) draw(first);
   }
 
-  /// The words of the pairs of keys' weights, before they are divided by their sums: [pairs][lanes].
-  void pair_weights(Word* to) const {
-    const float *score = scores, *factor = factors;
-    const Word* const end = to + rounded_up(w.tokens, 2) / 2 * lanes;
-    for (; to != end; to += lanes, score += 2 * lanes)
-#pragma GCC unroll 2
-      for (int v = 0; v < lanes; v += vector) {
-        __m512 even = _mm512_loadu_ps(score + v), odd = _mm512_loadu_ps(score + lanes + v);
-        if (factor != nullptr) {
-          even = _mm512_mul_ps(even, _mm512_loadu_ps(factor + (score - scores) + v));
-          odd = _mm512_mul_ps(odd, _mm512_loadu_ps(factor + (score - scores) + lanes + v));
-        }
-        _mm512_storeu_si512(to + v, paired(even, odd));
-      }
+  /// f(place, exponentials) for pairs of keys of the scores, and `inverse` one over their sums. `place` is that of the
+  /// even key's scores.
+  template <class F>
+  HEARTH_ALWAYS_INLINE void each_pair(const F& f) {
+    const float* const all = scores;
+    const std::int64_t end = rounded_up(w.tokens, 2) * lanes;
+    __m512 largest[vectors], total[vectors] = {};
+    for (int v = 0; v < vectors; ++v) largest[v] = _mm512_load_ps(most + v * vector);
+    for (std::int64_t at = 0; at < end; at += 2 * lanes) {
+      __m512 x[2 * vectors];
+#pragma GCC unroll 6
+      for (int v = 0; v < 2 * vectors; ++v)
+        x[v] = _mm512_sub_ps(_mm512_loadu_ps(all + at + v * vector), largest[v % vectors]);
+      raise_two(x);
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v) total[v] = _mm512_add_ps(total[v], _mm512_add_ps(x[v], x[vectors + v]));
+      f(at, x);
+    }
+    for (int v = 0; v < vectors; ++v)
+      _mm512_store_ps(inverse + v * vector, _mm512_div_ps(_mm512_set1_ps(1.0f), total[v]));
+  }
+
+  /// The words of the pairs of keys' weights, before they are divided by their sums: [pairs][pitch].
+  void pair_weights(Word* to, std::int64_t pitch) {
+    const float* const factor = drops() ? factors : nullptr;
+    each_pair([&](std::int64_t at, __m512(&x)[2 * vectors]) {
+      if (factor != nullptr)
+#pragma GCC unroll 6
+        for (int v = 0; v < 2 * vectors; ++v) x[v] = _mm512_mul_ps(x[v], _mm512_loadu_ps(factor + at + v * vector));
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v) _mm512_storeu_si512(to + v * vector, paired(x[v], x[vectors + v]));
+      to += pitch;
+    });
   }
 
  private:
+  template <bool mixes>
+  void score_turned(const PackedRows& k, std::int64_t first) {
+    const float *const bias = w.bias + first * w.tokens, *const regions = w.regions;
+    float *const all = scores, *const largest = most;
+    const __m512 scale = _mm512_set1_ps(w.scale * window_bias_unit), apart = _mm512_set1_ps(mask_unit);
+    for (int v = 0; v < vectors; ++v) _mm512_store_ps(largest + v * vector, _mm512_set1_ps(minus_infinity));
+    each_tile<vectors>(
+        k, w.tokens, w.width, q_turned,
+        [&]<int tile>(std::int64_t j, __m512(&sum)[tile][vectors], std::int64_t inside) __attribute__((always_inline)) {
+#pragma GCC unroll 3
+          for (int v = 0; v < vectors; ++v) {
+            __m512 up = _mm512_load_ps(largest + v * vector);
+#pragma GCC unroll 16
+            for (int r = 0; r < tile; ++r) {
+              if (r >= inside) break;
+              const std::int64_t at = (j + r) * lanes + v * vector;
+              __m512 x = _mm512_fmadd_ps(sum[r][v], scale, _mm512_loadu_ps(bias + at));
+              if constexpr (mixes) {
+                const __m512 region = _mm512_loadu_ps(regions + first + v * vector);
+                const __mmask16 other = _mm512_cmp_ps_mask(region, _mm512_set1_ps(regions[j + r]), _CMP_NEQ_UQ);
+                x = _mm512_mask_add_ps(x, other, x, apart);
+              }
+              _mm512_storeu_ps(all + at, x);
+              up = _mm512_max_ps(x, up);
+            }
+            _mm512_store_ps(largest + v * vector, up);
+          }
+        });
+  }
   void draw(std::int64_t first) {
     for (std::int64_t key = 0; key < w.tokens; key += block_keys)
       draw_block<lanes>(w.draws, w.tokens, w.tokens, first, key, std::min(block_keys, w.tokens - key), memory,
@@ -155,13 +296,177 @@ struct WindowBlock {
   }
 };
 
-/// 16 or 32 values in bf16.
+/// 16, 32 or 48 values in bf16.
 template <int vectors>
-HEARTH_ALWAYS_INLINE void store_narrowed(const __m512 (&x)[vectors], Word* to) {
-  if constexpr (vectors == 2)
-    _mm512_storeu_si512(to, narrowed(x[0], x[1]));
-  else
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x[0])));
+HEARTH_ALWAYS_INLINE void store_narrowed(const __m512* x, Word* to) {
+  if constexpr (vectors > 1) _mm512_storeu_si512(to, narrowed(x[0], x[1]));
+  if constexpr (vectors % 2 != 0)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (vectors - 1) * vector / 2),
+                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x[vectors - 1])));
+}
+
+/// Lane i is the sum of the lanes of x[i].
+HEARTH_ALWAYS_INLINE __m512 sums_of_rows(__m512 (&x)[vector]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i)
+    x[i] = _mm512_add_ps(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]), _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512d even = _mm512_castps_pd(x[2 * i]), odd = _mm512_castps_pd(x[2 * i + 1]);
+    x[i] =
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(even, odd)), _mm512_castpd_ps(_mm512_unpackhi_pd(even, odd)));
+  }
+  // Quarter q of x[i] has parts of the sums of rows 4 i to 4 i + 3.
+#pragma GCC unroll 2
+  for (int of = 2; of > 0; of /= 2)
+#pragma GCC unroll 2
+    for (int i = 0; i < of; ++i)
+      x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0x88),
+                           _mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0xdd));
+  return x[0];
+}
+
+/// The products of packed rows, whole vectors of them, with row `one` of others.
+template <int vectors>
+inline void multiply_row(const PackedRows& rows, const PackedRows& of, std::int64_t one, __m512 (&products)[vectors]) {
+  for (int v = 0; v < vectors; ++v) {
+    __m512 sum[vector] = {};
+    for (std::int64_t d = 0; d < rows.width; d += 2 * vector) {
+      const auto line = reinterpret_cast<__m512bh>(of.load(one, d));
+#pragma GCC unroll 16
+      for (int i = 0; i < vector; ++i)
+        sum[i] = _mm512_dpbf16_ps(sum[i], reinterpret_cast<__m512bh>(rows.load(v * vector + i, d)), line);
+    }
+    products[v] = sums_of_rows(sum);
+  }
+}
+
+/// The last query of a window of 49 by itself, of which vectors hold keys: as lanes it would take a vector.
+struct LastQuery {
+  static constexpr int vectors = 4, query = 48, tokens = query + 1;
+  const Window<bf16>& w;
+  __m512 weights[vectors];  ///< before they are divided by their sum
+  __m512 factors[vectors];  ///< of dropout
+  float inverse;
+
+  LastQuery(const Window<bf16>& of, const PackedRows& q, const PackedRows& k) : w(of) {
+    multiply_row(k, q, query, weights);
+    const float* const bias = w.bias + query * tokens;
+    const __m512 scale = _mm512_set1_ps(w.scale * window_bias_unit);
+    __m512 most = _mm512_set1_ps(minus_infinity), total = _mm512_setzero_ps();
+    for (int v = 0; v < vectors; ++v) {
+      __m512 score = _mm512_fmadd_ps(weights[v], scale, _mm512_loadu_ps(bias + v * vector));
+      if (w.regions != nullptr) {
+        const __mmask16 apart =
+            _mm512_cmp_ps_mask(_mm512_loadu_ps(w.regions + v * vector), _mm512_set1_ps(w.regions[query]), _CMP_NEQ_UQ);
+        score = _mm512_mask_add_ps(score, apart, score, _mm512_set1_ps(mask_unit));
+      }
+      weights[v] = _mm512_mask_mov_ps(_mm512_set1_ps(minus_infinity), mask_of(tokens, v * vector), score);
+      most = _mm512_max_ps(weights[v], most);
+    }
+    most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    for (int v = 0; v < vectors; ++v) weights[v] = _mm512_sub_ps(weights[v], most);
+    raise_two(weights);
+    for (int v = 0; v < vectors; ++v) total = _mm512_add_ps(total, weights[v]);
+    inverse = 1.0f / _mm512_reduce_add_ps(total);
+    if (!drops()) return;
+    alignas(64) float row[block_keys] = {};
+    draw_row(w.draws, tokens, query, 0, tokens, row);
+    for (int v = 0; v < vectors; ++v) factors[v] = _mm512_load_ps(row + v * vector);
+  }
+
+  bool drops() const { return w.draws.threshold > 0; }
+
+  /// The words of the pairs of keys' weights, before they are divided by their sum, to every `step`-th word.
+  void pair_weights(Word* to, std::int64_t step) const {
+    __m512 kept[vectors];
+    for (int v = 0; v < vectors; ++v) kept[v] = drops() ? _mm512_mul_ps(weights[v], factors[v]) : weights[v];
+    spread_pairs(kept, to, step);
+  }
+
+  /// Weights after dropout and slopes of the scores, for SlopeBlock::differentiate(): in words of their own, every
+  /// `step`-th, and the slopes in words of pairs of keys, every `pair_step`-th.
+  void differentiate(const PackedRows& dy, const PackedRows& v_rows, float* sums, Word* kept_words, Word* slope_words,
+                     std::int64_t step, Word* paired_slopes, std::int64_t pair_step) {
+    __m512 products[vectors], slopes[vectors], delta = _mm512_setzero_ps();
+    multiply_row(v_rows, dy, query, products);
+    for (int v = 0; v < vectors; ++v) {
+      if (drops()) products[v] = _mm512_mul_ps(products[v], factors[v]);
+      weights[v] = _mm512_mul_ps(weights[v], _mm512_set1_ps(inverse));
+      delta = _mm512_fmadd_ps(weights[v], products[v], delta);
+    }
+    delta = _mm512_set1_ps(_mm512_reduce_add_ps(delta));
+    for (int v = 0; v < vectors; ++v) {
+      slopes[v] = _mm512_mul_ps(weights[v], _mm512_sub_ps(products[v], delta));
+      if (drops()) weights[v] = _mm512_mul_ps(weights[v], factors[v]);
+      float* const sum = sums + query * tokens + v * vector;
+      _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), slopes[v]));
+    }
+    spread_values(weights, kept_words, step);
+    spread_values(slopes, slope_words, step);
+    spread_pairs(slopes, paired_slopes, pair_step);
+  }
+
+ private:
+  static void spread(const Word* words, int count, Word* to, std::int64_t step) {
+    for (int i = 0; i < count; ++i) to[i * step] = words[i];
+  }
+  static void spread_pairs(const __m512 (&x)[vectors], Word* to, std::int64_t step) {
+    alignas(64) Word words[vectors / 2 * vector];
+    for (int v = 0; v < vectors; v += 2) _mm512_store_si512(words + v / 2 * vector, narrowed(x[v], x[v + 1]));
+    spread(words, (tokens + 1) / 2, to, step);
+  }
+  /// The upper half of a word is of the query behind the last.
+  static void spread_values(const __m512 (&x)[vectors], Word* to, std::int64_t step) {
+    alignas(64) Word words[vectors * vector];
+    for (int v = 0; v < vectors; ++v)
+      _mm512_store_si512(words + v * vector,
+                         _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x[v]))));
+    spread(words, tokens, to, step);
+  }
+};
+
+/// Words from a pair of keys to the next, where queries have one each.
+template <int lanes>
+std::int64_t pair_pitch(const QueryBlocks& blocks) {
+  return blocks.last_alone ? lanes + vector : lanes;
+}
+
+template <int lanes>
+void attend_in_blocks(const Window<bf16>& w, const QueryBlocks& blocks, const Window<bf16>& next, bf16* y) {
+  const std::int64_t size = padded_rows(w.tokens) * words_of(w.width), pairs = (w.tokens + 1) / 2;
+  const std::int64_t pitch = pair_pitch<lanes>(blocks);
+  cpu::Scratch scratch;
+  WindowBlock<lanes> block(w);
+  Word *q_rows, *k_rows, *v_rows, *v_pairs, *weights;
+  take_parts(scratch, {{q_rows, size},
+                       {k_rows, size},
+                       {v_rows, size},
+                       {v_pairs, size},
+                       {weights, pairs * pitch},
+                       block.turned_part(),
+                       block.scores_part(),
+                       block.memory_part(),
+                       block.factors_part()});
+  const PackedRows k = gather_part(w, 1, k_rows), q = gather_part(w, 0, q_rows);
+  pack_pairs(gather_part(w, 2, v_rows), 0, 2 * pairs, v_pairs);
+  fetch_rows<1>(y, w.channels, w.pixels, w.tokens, w.width);
+  for (std::int64_t first = 0; first < w.tokens; first += lanes) {
+    if (blocks.alone(first)) break;
+    if (first == 0) fetch_part(next, 1);
+    block.score(q, k, first);
+    if (first == 0) fetch_part(next, 0);
+    block.pair_weights(weights, pitch);
+    if (first == 0) fetch_part(next, 2);
+    std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
+    if (blocks.last_alone) {
+      const LastQuery last(w, q, k);
+      last.pair_weights(weights + lanes, pitch);
+      block.inverse[inside++] = last.inverse;
+    }
+    multiply_to_rows({weights, 1, pitch}, inside, pairs, v_pairs,
+                     {y, w.channels, w.pixels + first, w.width, block.inverse, 1});
+  }
 }
 
 /// What the gradient makes of a block.
@@ -169,160 +474,195 @@ template <int lanes>
 struct SlopeBlock : WindowBlock<lanes> {
   using Base = WindowBlock<lanes>;
   using Base::vectors, Base::w, Base::scores, Base::factors, Base::inverse;
-  float* products;                         ///< dy v, [key][query]
-  Word *weights, *slopes, *paired_slopes;  ///< [key][lanes / 2] twice, and [pairs of keys][lanes]
+  float* products;                 ///< dy v, [key][query]
+  Word* dy_turned;                 ///< [words][query]
+  Word* paired_slopes;             ///< [pairs of keys][query]
+  alignas(64) float delta[lanes];  ///< of a query, the sum of its weights times products
 
-  SlopeBlock(const Window<bf16>& of, cpu::Scratch& scratch) : Base(of, scratch) {
-    const std::int64_t rows = rounded_up(w.tokens, 16);
-    products = scratch.take<float>(rows * lanes);
-    for (Word** part : {&weights, &slopes, &paired_slopes}) *part = scratch.take<Word>(rows * lanes / 2);
+  explicit SlopeBlock(const Window<bf16>& of) : Base(of) {}
+
+  Part dy_part() { return {dy_turned, words_of(w.width) * lanes}; }
+  Part products_part() { return {products, rounded_up(w.tokens, 2) * lanes}; }
+  Part slopes_part(std::int64_t pitch) { return {paired_slopes, (w.tokens + 1) / 2 * pitch}; }
+
+  /// Scores become exponentials, and beside them come the products of the values with dy.
+  void multiply(const PackedRows& dy, const PackedRows& v_rows, std::int64_t first) {
+    float *const score = scores, *const product = products;
+    Base::each_pair([&](std::int64_t at, __m512(&x)[2 * vectors]) {
+#pragma GCC unroll 6
+      for (int v = 0; v < 2 * vectors; ++v) _mm512_storeu_ps(score + at + v * vector, x[v]);
+    });
+    turn_words<lanes>(dy, first, dy_turned);
+    float* const sums = delta;
+    std::fill_n(sums, lanes, 0.0f);
+    each_tile<vectors>(
+        v_rows, w.tokens, w.width, dy_turned,
+        [&]<int tile>(std::int64_t j, __m512(&sum)[tile][vectors], std::int64_t inside) __attribute__((always_inline)) {
+#pragma GCC unroll 3
+          for (int v = 0; v < vectors; ++v) {
+            __m512 total = _mm512_load_ps(sums + v * vector);
+#pragma GCC unroll 16
+            for (int r = 0; r < tile; ++r) {
+              if (r >= inside) break;
+              const std::int64_t at = (j + r) * lanes + v * vector;
+              _mm512_storeu_ps(product + at, sum[r][v]);
+              total = _mm512_fmadd_ps(_mm512_loadu_ps(score + at), sum[r][v], total);
+            }
+            _mm512_store_ps(sums + v * vector, total);
+          }
+        });
+    if (Base::drops()) drop_products();
+    for (int v = 0; v < vectors; ++v)
+      _mm512_store_ps(sums + v * vector,
+                      _mm512_mul_ps(_mm512_load_ps(sums + v * vector), _mm512_load_ps(inverse + v * vector)));
+    if (w.tokens % 2 != 0) std::fill_n(products + w.tokens * lanes, lanes, 0.0f);
   }
 
-  /// Exponentials and products become weights after dropout and slopes of the scores, which are added to `sums` unless
-  /// that is null, and multiplied by the scale where they are rounded.
-  void differentiate(float* sums) {
+  /// Exponentials and products become weights after dropout and slopes of the scores, both [key][query] with rows
+  /// of `pitch` words, and the slopes also in pairs of keys. Slopes are added to `bias_sums`.
+  void differentiate(float* bias_sums, Word* weight, Word* slope, std::int64_t pitch, std::int64_t pair_step) {
     // Locals: vector stores may change members.
-    const std::int64_t tokens = w.tokens;
-    const float *const score = scores, *const factor = factors;
-    float* const product = products;
-    Word *weight = weights, *slope = slopes, *pair = paired_slopes;
-    const __m512 scale = _mm512_set1_ps(w.scale);
-    if (tokens % 2 != 0) std::fill_n(product + tokens * lanes, lanes, 0.0f);
-    __m512 delta[vectors] = {}, share[vectors];
-    for (std::int64_t j = 0; j < tokens; ++j)
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) {
-        const std::int64_t at = j * lanes + v * vector;
-        __m512 dropped = _mm512_loadu_ps(product + at);
-        if (factor != nullptr) {
-          dropped = _mm512_mul_ps(dropped, _mm512_loadu_ps(factor + at));
-          _mm512_storeu_ps(product + at, dropped);
-        }
-        delta[v] = _mm512_fmadd_ps(_mm512_loadu_ps(score + at), dropped, delta[v]);
-      }
+    const float *const score = scores, *const product = products, *const factor = Base::drops() ? factors : nullptr;
+    Word* pair = paired_slopes;
+    __m512 mean[vectors], share[vectors];
     for (int v = 0; v < vectors; ++v) {
       share[v] = _mm512_load_ps(inverse + v * vector);
-      delta[v] = _mm512_mul_ps(delta[v], share[v]);
+      mean[v] = _mm512_load_ps(delta + v * vector);
     }
-    for (std::int64_t j = 0; j < tokens; j += 2, pair += lanes) {
-      __m512 s[2][vectors];
+    const auto two_keys = [&]<int keys>(std::int64_t j) __attribute__((always_inline)) {
+      __m512 kept[2][vectors], s[2][vectors];
 #pragma GCC unroll 2
-      for (int of = 0; of < 2; ++of, weight += lanes / 2, slope += lanes / 2) {
-        __m512 kept[vectors];
-#pragma GCC unroll 2
+      for (int of = 0; of < 2; ++of)
+#pragma GCC unroll 3
         for (int v = 0; v < vectors; ++v) {
           const std::int64_t at = (j + of) * lanes + v * vector;
-          kept[v] = _mm512_mul_ps(_mm512_loadu_ps(score + at), share[v]);
-          s[of][v] = _mm512_mul_ps(kept[v], _mm512_sub_ps(_mm512_loadu_ps(product + at), delta[v]));
-          if (factor != nullptr) kept[v] = _mm512_mul_ps(kept[v], _mm512_loadu_ps(factor + at));
-          if (sums != nullptr && j + of < tokens)
-            _mm512_storeu_ps(sums + at, _mm512_add_ps(_mm512_loadu_ps(sums + at), s[of][v]));
-          s[of][v] = _mm512_mul_ps(s[of][v], scale);
+          kept[of][v] = _mm512_mul_ps(_mm512_loadu_ps(score + at), share[v]);
+          s[of][v] = _mm512_mul_ps(kept[of][v], _mm512_sub_ps(_mm512_loadu_ps(product + at), mean[v]));
+          if (of < keys) _mm512_storeu_ps(bias_sums + at, _mm512_add_ps(_mm512_loadu_ps(bias_sums + at), s[of][v]));
         }
-        store_narrowed(kept, weight);
-        store_narrowed(s[of], slope);
-      }
+      if (factor != nullptr)
 #pragma GCC unroll 2
+        for (int of = 0; of < 2; ++of)
+#pragma GCC unroll 3
+          for (int v = 0; v < vectors; ++v)
+            kept[of][v] = _mm512_mul_ps(kept[of][v], _mm512_loadu_ps(factor + (j + of) * lanes + v * vector));
+#pragma GCC unroll 2
+      for (int of = 0; of < 2; ++of, weight += pitch, slope += pitch) {
+        store_narrowed<vectors>(kept[of], weight);
+        store_narrowed<vectors>(s[of], slope);
+      }
+#pragma GCC unroll 3
       for (int v = 0; v < vectors; ++v) _mm512_storeu_si512(pair + v * vector, paired(s[0][v], s[1][v]));
+      pair += pair_step;
+    };
+    std::int64_t j = 0;
+    for (; j + 2 <= w.tokens; j += 2) two_keys.template operator()<2>(j);
+    if (j < w.tokens) two_keys.template operator()<1>(j);
+  }
+
+ private:
+  /// Products times the factors of dropout, and `delta` with them.
+  void drop_products() {
+    std::fill_n(delta, lanes, 0.0f);
+    for (std::int64_t at = 0; at < w.tokens * lanes; at += vector) {
+      float* const sum = delta + at % lanes;
+      const __m512 dropped = _mm512_mul_ps(_mm512_loadu_ps(products + at), _mm512_loadu_ps(factors + at));
+      _mm512_storeu_ps(products + at, dropped);
+      _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_loadu_ps(scores + at), dropped, _mm512_load_ps(sum)));
     }
   }
 };
 
 template <int lanes>
-void attend_in_blocks(const Window<bf16>& w, const Window<bf16>& next, bf16* y) {
-  const std::int64_t words = words_of(w.width), pitch = pitch_of<float>(w.width), rows = rounded_up(w.tokens, 16);
+void differentiate_in_blocks(const Window<bf16>& w, const QueryBlocks& blocks, const WindowSlopes<bf16>& g,
+                             const Window<bf16>& next, const bf16* next_dy) {
+  const std::int64_t rows = padded_rows(w.tokens), size = rows * words_of(w.width), pairs = (w.tokens + 1) / 2;
+  const std::int64_t pitch = rows / 2, pair_step = pair_pitch<lanes>(blocks);
+  constexpr float one = 1.0f;
   cpu::Scratch scratch;
-  Word* const k_rows = scratch.take<Word>(rows * words);
-  Word* const v_pairs = scratch.take<Word>(rows * words);
-  Word* const weights = scratch.take<Word>(rows / 2 * lanes);
-  float* const y_rows = scratch.take<float>(lanes * pitch);
-  WindowBlock<lanes> block(w, scratch);
-  const Parts parts(w);
-  pack_words(parts.part[1], 0, rows, k_rows);
-  fetch_part(next, 1);
-  pack_pairs(parts.part[2], 0, rounded_up(w.tokens, 2), v_pairs);
-  fetch_part(next, 2);
-  fetch_rows<1>(y, w.channels, w.pixels, w.tokens, w.width);
+  SlopeBlock<lanes> block(w);
+  Word *q_rows, *k_rows, *v_rows, *dy_rows, *q_pairs, *k_pairs, *dy_pairs, *weights, *slopes;
+  take_parts(scratch, {{q_rows, size},
+                       {k_rows, size},
+                       {v_rows, size},
+                       {dy_rows, size},
+                       {q_pairs, size},
+                       {k_pairs, size},
+                       {dy_pairs, size},
+                       {weights, rows * pitch},
+                       {slopes, rows * pitch},
+                       block.turned_part(),
+                       block.scores_part(),
+                       block.memory_part(),
+                       block.factors_part(),
+                       block.dy_part(),
+                       block.products_part(),
+                       block.slopes_part(pair_step)});
+  const bf16 behind[max_window_head_width] = {};
+  const PackedRows k = gather_part(w, 1, k_rows), q = gather_part(w, 0, q_rows), v = gather_part(w, 2, v_rows),
+                   dy = gather(w, g.dy, w.channels, behind, dy_rows);
+  pack_pairs(k, 0, 2 * pairs, k_pairs);
+  pack_pairs(q, 0, 2 * pairs, q_pairs);
+  pack_pairs(dy, 0, 2 * pairs, dy_pairs);
+  const auto rows_of = [&](int part, std::int64_t first, const float& factor, float* padding) {
+    return TokenRows{g.dqkv + part * w.channels, w.step, w.pixels + first, w.width, &factor, 0, padding};
+  };
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
-    const std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
-    block.weigh(parts.part[0], k_rows, first);
+    if (blocks.alone(first)) break;
+    if (first == 0) fetch_part(next, 1);
+    block.score(q, k, first);
     if (first == 0) fetch_part(next, 0);
-    block.pair_weights(weights);
-    multiply_pairs({weights, 1, lanes}, inside, (w.tokens + 1) / 2, v_pairs, 2 * words, pitch, y_rows, pitch);
-    scatter(y_rows, pitch, block.inverse, w.pixels + first, inside, w.width, y, w.channels);
+    block.multiply(dy, v, first);
+    if (first == 0) fetch_part(next, 2);
+    block.differentiate(g.dbias + first * w.tokens, weights + first / 2, slopes + first / 2, pitch, pair_step);
+    std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
+    if (blocks.last_alone) {
+      LastQuery last(w, q, k);
+      last.differentiate(dy, v, g.dbias, weights + inside / 2, slopes + inside / 2, pitch, block.paired_slopes + inside,
+                         pair_step);
+      ++inside;
+    }
+    if (first == 0)
+      for (int part = 0; part < 3; ++part)
+        fetch_rows<1>(g.dqkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
+    multiply_to_rows({block.paired_slopes, 1, pair_step}, inside, pairs, k_pairs, rows_of(0, first, w.scale, nullptr));
   }
+  fetch_rows<0>(next_dy, w.channels, next.pixels, w.tokens, w.width);
+  float* const padding = g.dpadding;
+  multiply_to_rows({slopes, pitch, 1}, w.tokens, pairs, q_pairs, rows_of(1, 0, w.scale, padding));
+  multiply_to_rows({weights, pitch, 1}, w.tokens, pairs, dy_pairs,
+                   rows_of(2, 0, one, padding == nullptr ? nullptr : padding + w.width));
 }
 
-template <int lanes>
-void differentiate_in_blocks(const Window<bf16>& w, const WindowSlopes<bf16>& g, const Window<bf16>& next,
-                             const bf16* next_dy) {
-  const std::int64_t words = words_of(w.width), pitch = pitch_of<float>(w.width), rows = rounded_up(w.tokens, 16);
-  cpu::Scratch scratch;
-  Word* const k_rows = scratch.take<Word>(rows * words);
-  Word* const k_pairs = scratch.take<Word>(rows * words);
-  Word* const v_rows = scratch.take<Word>(rows * words);
-  Word* const q_pairs = scratch.take<Word>(lanes * words);
-  Word* const dy_turned = scratch.take<Word>(lanes * words);
-  Word* const dy_pairs = scratch.take<Word>(lanes * words);
-  float* const dk = scratch.take<float>(rows * pitch);
-  float* const dv = scratch.take<float>(rows * pitch);
-  float* const dq = scratch.take<float>(lanes * pitch);
-  SlopeBlock<lanes> block(w, scratch);
-  const Parts parts(w);
-  const TokenRows &q = parts.part[0], &k = parts.part[1];
-  const TokenRows dy{g.dy, w.channels, w.pixels, w.tokens, w.width};
-  pack_words(parts.part[2], 0, rows, v_rows);
-  fetch_part(next, 2);
-  pack_words(k, 0, rows, k_rows);
-  pack_pairs(k, 0, rounded_up(w.tokens, 2), k_pairs);
-  fetch_part(next, 1);
-  for (int part = 0; part < 3; ++part) fetch_rows<1>(g.dqkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
-  for (std::int64_t first = 0; first < w.tokens; first += lanes) {
-    const std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first), pairs = (inside + 1) / 2;
-    block.weigh(q, k_rows, first);
-    pack_pairs(q, first, first + 2 * pairs, q_pairs);
-    turn_words<lanes>(dy, first, dy_turned);
-    pack_pairs(dy, first, first + 2 * pairs, dy_pairs);
-    if (first == 0) {
-      fetch_part(next, 0);
-      fetch_rows<0>(next_dy, w.channels, next.pixels, w.tokens, w.width);
-    }
-    multiply_words<lanes>(v_rows, w.tokens, w.width, dy_turned, 1.0f, block.products);
-    block.differentiate(g.dbias == nullptr ? nullptr : g.dbias + first * w.tokens);
-    const auto sum_queries = [&](const Word* weights, const Word* of_queries, float* to) {
-      const Spread<Word> words_of_keys{weights, lanes / 2, 1};
-      if (first == 0)
-        multiply_pairs(words_of_keys, w.tokens, pairs, of_queries, 2 * words, pitch, to, pitch);
-      else
-        add_rows(words_of_keys, w.tokens, pairs, of_queries, 2 * words, pitch, nullptr, to, pitch);
-    };
-    sum_queries(block.weights, dy_pairs, dv);
-    sum_queries(block.slopes, q_pairs, dk);
-    multiply_pairs({block.paired_slopes, 1, lanes}, inside, (w.tokens + 1) / 2, k_pairs, 2 * words, pitch, dq, pitch);
-    scatter(dq, pitch, nullptr, w.pixels + first, inside, w.width, g.dqkv, w.step);
-  }
-  scatter(dk, pitch, nullptr, w.pixels, w.tokens, w.width, g.dqkv + w.channels, w.step);
-  scatter(dv, pitch, nullptr, w.pixels, w.tokens, w.width, g.dqkv + 2 * w.channels, w.step);
-  if (g.dpadding == nullptr) return;
-  add_padding(dk, pitch, w.pixels, w.tokens, w.width, g.dpadding);
-  add_padding(dv, pitch, w.pixels, w.tokens, w.width, g.dpadding + w.width);
+/// f.template operator()<lanes>(blocks) for the blocks of a window.
+template <class F>
+void in_blocks(std::int64_t tokens, const F& f) {
+  const QueryBlocks blocks = window_blocks_bf16(tokens);
+  if (blocks.lanes == vector)
+    f.template operator()<vector>(blocks);
+  else if (blocks.lanes == 2 * vector)
+    f.template operator()<2 * vector>(blocks);
+  else
+    f.template operator()<3 * vector>(blocks);
 }
 
 }  // namespace
 
+QueryBlocks window_blocks_bf16(std::int64_t tokens) {
+  if (tokens <= vector) return {tokens, vector};
+  if (tokens == LastQuery::tokens) return {tokens, LastQuery::query, true};
+  const bool threes = rounded_up(tokens, 3 * vector) <= rounded_up(tokens, 2 * vector);
+  return {tokens, threes ? 3 * vector : 2 * vector};
+}
+
 void attend_window_bf16(const Window<bf16>& w, const Window<bf16>& next, bf16* y) {
-  if (w.tokens <= vector)
-    attend_in_blocks<vector>(w, next, y);
-  else
-    attend_in_blocks<2 * vector>(w, next, y);
+  in_blocks(w.tokens, [&]<int lanes>(const QueryBlocks& blocks) { attend_in_blocks<lanes>(w, blocks, next, y); });
 }
 
 void differentiate_window_bf16(const Window<bf16>& w, const WindowSlopes<bf16>& g, const Window<bf16>& next,
                                const bf16* next_dy) {
-  if (w.tokens <= vector)
-    differentiate_in_blocks<vector>(w, g, next, next_dy);
-  else
-    differentiate_in_blocks<2 * vector>(w, g, next, next_dy);
+  in_blocks(w.tokens,
+            [&]<int lanes>(const QueryBlocks& blocks) { differentiate_in_blocks<lanes>(w, blocks, g, next, next_dy); });
 }
 
 #undef HEARTH_ISA_VECTOR_BYTES
@@ -331,6 +671,7 @@ void differentiate_window_bf16(const Window<bf16>& w, const WindowSlopes<bf16>& 
 
 #else
 
+QueryBlocks window_blocks_bf16(std::int64_t tokens) { return {tokens, tokens}; }
 void attend_window_bf16(const Window<bf16>&, const Window<bf16>&, bf16*) {}
 void differentiate_window_bf16(const Window<bf16>&, const WindowSlopes<bf16>&, const Window<bf16>&, const bf16*) {}
 

@@ -40,42 +40,37 @@ std::int64_t lanes_of(std::int64_t tokens) {
   return tokens <= Vector<P>::lanes ? Vector<P>::lanes : 2 * Vector<P>::lanes;
 }
 
-/// Scores, or biases, of all blocks of a head.
-template <class P>
-std::int64_t head_scores(std::int64_t tokens) {
-  return rounded_up(tokens, lanes_of<P>(tokens)) * tokens;
-}
-
 /// f(place in the blocks, entry of the table) for every query and key.
-template <class P, class F>
-void each_score(const WindowGrid& grid, const F& f) {
-  const std::int64_t side = grid.window, tokens = grid.tokens(), lanes = lanes_of<P>(tokens);
-  for (std::int64_t i = 0; i < tokens; ++i) {
-    const std::int64_t first = i / lanes * lanes * tokens + i % lanes, last = grid.entry(i, 0);
+template <class F>
+void each_score(const WindowGrid& grid, const QueryBlocks& blocks, const F& f) {
+  const std::int64_t side = grid.window;
+  for (std::int64_t i = 0; i < grid.tokens(); ++i) {
+    const std::int64_t first = blocks.begin(i), step = blocks.step(i), last = grid.entry(i, 0);
     for (std::int64_t y = 0; y < side; ++y)
-      for (std::int64_t x = 0; x < side; ++x) f(first + (y * side + x) * lanes, last - y * (2 * side - 1) - x);
+      for (std::int64_t x = 0; x < side; ++x) f(first + (y * side + x) * step, last - y * (2 * side - 1) - x);
   }
 }
 
-/// The biases of one head, which has every `heads`-th value of the table, in blocks.
+/// The biases of one head, which has every `heads`-th value of the table, times `unit`, in blocks.
 template <class P>
-void arrange_bias(const WindowGrid& grid, const P* table, std::int64_t heads, P* blocks) {
-  std::fill_n(blocks, head_scores<P>(grid.tokens()), P(0));
-  each_score<P>(grid, [&](std::int64_t at, std::int64_t entry) { blocks[at] = table[entry * heads]; });
+void arrange_bias(const WindowGrid& grid, const QueryBlocks& blocks, const P* table, std::int64_t heads, P unit,
+                  P* biases) {
+  std::fill_n(biases, blocks.size(), P(0));
+  each_score(grid, blocks, [&](std::int64_t at, std::int64_t entry) { biases[at] = table[entry * heads] * unit; });
 }
 
 /// The gradient of one head's part of the table from `shares` sums in blocks, `share_step` apart.
 template <class P>
-void fold_bias(const WindowGrid& grid, P* blocks, std::int64_t shares, std::int64_t share_step, P* table,
-               std::int64_t heads) {
-  const std::int64_t count = head_scores<P>(grid.tokens());
+void fold_bias(const WindowGrid& grid, const QueryBlocks& blocks, P* sums, std::int64_t shares, std::int64_t share_step,
+               P* table, std::int64_t heads) {
+  const std::int64_t count = blocks.size();
   for (std::int64_t share = 1; share < shares; ++share) {
-    const P* const from = blocks + share * share_step;
+    const P* const from = sums + share * share_step;
 #pragma omp simd
-    for (std::int64_t e = 0; e < count; ++e) blocks[e] += from[e];
+    for (std::int64_t e = 0; e < count; ++e) sums[e] += from[e];
   }
   for (std::int64_t entry = 0; entry < grid.entries(); ++entry) table[entry * heads] = P(0);
-  each_score<P>(grid, [&](std::int64_t at, std::int64_t entry) { table[entry * heads] += blocks[at]; });
+  each_score(grid, blocks, [&](std::int64_t at, std::int64_t entry) { table[entry * heads] += sums[at]; });
 }
 
 /// Tokens [first, first + count) of x, `step` from pixel to pixel, times a factor, as [count][pitch]; zeros from there
@@ -178,8 +173,7 @@ struct WindowBlock {
                         factors + key * lanes);
   }
 
-  /// Exponentials and products dy v become weights after dropout and slopes of the scores, which are added to `sums`
-  /// unless that is null.
+  /// Exponentials and products dy v become weights after dropout and slopes of the scores, which are added to `sums`.
   void differentiate(std::int64_t tokens, P* slopes, P* sums) {
     alignas(64) P delta[lanes] = {};
     for (std::int64_t j = 0; j < tokens; ++j) {
@@ -206,11 +200,9 @@ struct WindowBlock {
 #pragma omp simd
         for (int i = 0; i < lanes; ++i) weight[i] *= factor[i];
       }
-      if (sums != nullptr) {
-        P* const into = sums + j * lanes;
+      P* const into = sums + j * lanes;
 #pragma omp simd
-        for (int i = 0; i < lanes; ++i) into[i] += slope[i];
-      }
+      for (int i = 0; i < lanes; ++i) into[i] += slope[i];
     }
   }
 };
@@ -285,7 +277,7 @@ void differentiate_in_blocks(const Window<T>& w, const WindowSlopes<T>& g, const
     }
     multiply_rows_with<false, P>({v_rows, pitch, 1}, w.tokens, w.width, dy_turned, lanes, slopes);
     if (drops) block.draw(w, first);
-    block.differentiate(w.tokens, slopes, g.dbias == nullptr ? nullptr : g.dbias + first * w.tokens);
+    block.differentiate(w.tokens, slopes, g.dbias + first * w.tokens);
     multiply_rows_with<false, P>({block.scores, lanes, 1}, w.tokens, inside, dy_rows, pitch, dv, first > 0);
     multiply_rows_with<false, P>({slopes, lanes, 1}, w.tokens, inside, block.rows, pitch, dk, first > 0);
     // dq takes the position of dy.
@@ -323,11 +315,14 @@ class Windows {
   using P = acc_t<T>;
 
   explicit Windows(const WindowAttentionArguments& a)
-      : a_(a), tokens_(padded_tokens(a.grid)), bias_(HEARTH_ISA_CALL(head_scores<P>, a.grid.tokens())) {
+      : a_(a), by_pairs_(std::is_same_v<T, bf16> && multiplies_bf16_pairs()), tokens_(padded_tokens(a.grid)) {
     const WindowGrid& grid = a.grid;
+    blocks_ = by_pairs_ ? window_blocks_bf16(grid.tokens())
+                        : QueryBlocks{grid.tokens(), HEARTH_ISA_CALL(lanes_of<P>, grid.tokens())};
+    const P unit = by_pairs_ ? static_cast<P>(window_bias_unit) : P(1);
     pixels_ = scratch_.take<std::int64_t>(grid.windows() * tokens_);
     regions_ = scratch_.take<P>(grid.windows() * tokens_);
-    biases_ = scratch_.take<P>(a.heads * bias_);
+    biases_ = scratch_.take<P>(a.heads * bias_size());
     cpu::parallel_for(grid.windows(), 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t e = begin * tokens_; e < end * tokens_; ++e) {
         const std::int64_t w = e / tokens_, t = e % tokens_;
@@ -336,7 +331,7 @@ class Windows {
       }
     });
     each_piece(a.heads, 4, [&](std::int64_t h) {
-      HEARTH_ISA_CALL(arrange_bias<P>, grid, a.table.data<P>() + h, a.heads, biases_ + h * bias_);
+      HEARTH_ISA_CALL(arrange_bias<P>, grid, blocks_, a.table.data<P>() + h, a.heads, unit, biases_ + h * bias_size());
     });
   }
 
@@ -347,10 +342,10 @@ class Windows {
     window.qkv = a_.qkv.data<T>() + n * a_.pixels() * 3 * c + first;
     window.step = 3 * c;
     window.channels = c;
-    window.padding = a_.padding.defined() ? a_.padding.data<P>() + first : nullptr;
+    window.padding = a_.padding.defined() && a_.grid.pads() ? a_.padding.data<P>() + first : nullptr;
     window.pixels = pixels_ + w * tokens_;
     window.regions = a_.grid.mixes(w) ? regions_ + w * tokens_ : nullptr;
-    window.bias = biases_ + h * bias_;
+    window.bias = biases_ + h * bias_size();
     window.tokens = a_.grid.tokens();
     window.width = a_.head_width();
     window.scale = static_cast<P>(1.0 / std::sqrt(static_cast<double>(window.width)));
@@ -366,12 +361,17 @@ class Windows {
     const auto work = static_cast<double>(a_.weights() / a_.heads * a_.head_width());
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(worth_sharing / work));
   }
+  /// By the processor's products of pairs.
+  bool by_pairs() const { return by_pairs_; }
+  const QueryBlocks& blocks() const { return blocks_; }
   /// Values of a head's biases in blocks.
-  std::int64_t bias_size() const { return bias_; }
+  std::int64_t bias_size() const { return blocks_.size(); }
 
  private:
   const WindowAttentionArguments& a_;
-  std::int64_t tokens_, bias_;
+  bool by_pairs_;
+  std::int64_t tokens_;
+  QueryBlocks blocks_{};
   cpu::Scratch scratch_;
   std::int64_t* pixels_;
   P *regions_, *biases_;
@@ -387,8 +387,7 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
   const std::int64_t size =
       (all + std::min(all, (wanted + a.heads - 1) / a.heads) - 1) / std::min(all, (wanted + a.heads - 1) / a.heads);
   const std::int64_t shares = (all + size - 1) / size;
-  const std::int64_t bias = g.dtable.defined() ? windows.bias_size() : 0,
-                     padding = g.dpadding.defined() ? 2 * width : 0;
+  const std::int64_t bias = windows.bias_size(), padding = g.dpadding.defined() && a.grid.pads() ? 2 * width : 0;
   cpu::Scratch scratch;
   P* const biases = scratch.take<P>(checked_mul(shares * a.heads, bias, "window_attention"));
   P* const paddings = scratch.take<P>(shares * a.heads * padding);
@@ -401,12 +400,11 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
     const std::int64_t end = std::min(all, (share + 1) * size);
     for (std::int64_t at = share * size; at < end; ++at) {
       const WindowSlopes<T> slopes{dy_of(at), g.dqkv.data<T>() + at / count * a.pixels() * 3 * c + h * width,
-                                   bias > 0 ? biases + piece * bias : nullptr,
-                                   padding > 0 ? paddings + piece * padding : nullptr};
+                                   biases + piece * bias, padding > 0 ? paddings + piece * padding : nullptr};
       const std::int64_t after = std::min(at + 1, all - 1);
       const Window<T> next = window(after);
       if constexpr (std::is_same_v<T, bf16>)
-        if (multiplies_bf16_pairs()) {
+        if (windows.by_pairs()) {
           differentiate_window_bf16(window(at), slopes, next, dy_of(after));
           continue;
         }
@@ -415,7 +413,8 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
   });
   if (g.dtable.defined())
     each_piece(a.heads, 1, [&](std::int64_t h) {
-      HEARTH_ISA_CALL(fold_bias<P>, a.grid, biases + h * bias, shares, a.heads * bias, g.dtable.data<P>() + h, a.heads);
+      HEARTH_ISA_CALL(fold_bias<P>, a.grid, windows.blocks(), biases + h * bias, shares, a.heads * bias,
+                      g.dtable.data<P>() + h, a.heads);
     });
   if (!g.dpadding.defined()) return;
   P* const sums = g.dpadding.data<P>();
@@ -440,7 +439,7 @@ void window_attention(cpu::Stream&, const WindowAttentionArguments& a, const Ten
       const Window<T> next = window(std::min(piece + 1, all - 1));
       T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
       if constexpr (std::is_same_v<T, bf16>)
-        if (multiplies_bf16_pairs()) return attend_window_bf16(window(piece), next, into);
+        if (windows.by_pairs()) return attend_window_bf16(window(piece), next, into);
       HEARTH_ISA_CALL(attend_window<T>, window(piece), next, into);
     });
   });
