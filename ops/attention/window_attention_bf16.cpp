@@ -94,6 +94,24 @@ PackedRows gather_part(const Window<bf16>& w, int part, Word* to) {
   return gather(w, w.qkv + part * w.channels, w.step, behind, to);
 }
 
+/// Rows of tokens that are read or written soon, or none. Asked for a few at a time beside what keeps the processor
+/// busy: all at once would wait for each other.
+struct RowsAhead {
+  const bf16* x = nullptr;
+  std::int64_t step = 0;
+  const std::int64_t* pixels = nullptr;
+  std::int64_t width = 0;
+
+  HEARTH_ALWAYS_INLINE void fetch(std::int64_t begin, std::int64_t count) const {
+    if (x != nullptr) fetch_rows<0>(x, step, pixels + begin, count, width);
+  }
+};
+
+/// q (part 0), k or v of a window, or their gradients.
+RowsAhead part_ahead(const Window<bf16>& w, const bf16* qkv, int part) {
+  return {qkv + part * w.channels, w.step, w.pixels, w.width};
+}
+
 /// Where rows of a result go: to the pixels of those tokens that are in the image. The others are added to `padding`
 /// unless that is null.
 struct TokenRows {
@@ -108,42 +126,55 @@ struct TokenRows {
   template <int vectors>
   HEARTH_ALWAYS_INLINE void put(std::int64_t row, std::int64_t column, const __m512 (&sums)[vectors]) const {
     const __m512 factor = _mm512_set1_ps(factors[row * factor_step]);
-    if (pixels[row] < 0) {
+    __m512 x[vectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) x[j] = _mm512_mul_ps(sums[j], factor);
+    if (pixels[row] < 0) [[unlikely]] {
       if (padding == nullptr) return;
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) {
-        float* const at = padding + column + j * vector;
-        const __mmask16 inside = mask_of(width, column + j * vector);
-        _mm512_mask_storeu_ps(at, inside, _mm512_fmadd_ps(sums[j], factor, _mm512_maskz_loadu_ps(inside, at)));
-      }
+      for (int j = 0; j < vectors; ++j) add_behind(column + j * vector, x[j]);
       return;
     }
     bf16* const into = to + pixels[row] * step + column;
-    if (vectors == 2 && width - column >= 2 * vector) {
-      _mm512_storeu_si512(into, narrowed(_mm512_mul_ps(sums[0], factor), _mm512_mul_ps(sums[vectors - 1], factor)));
+    if (vectors == 2 && width - column >= 2 * vector) [[likely]] {
+      _mm512_storeu_si512(into, narrowed(x[0], x[vectors - 1]));
       return;
     }
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j)
       _mm256_mask_storeu_epi16(into + j * vector, mask_of(width, column + j * vector),
-                               reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_mul_ps(sums[j], factor))));
+                               reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x[j])));
+  }
+
+ private:
+  [[gnu::noinline]] void add_behind(std::int64_t column, __m512 x) const {
+    const __mmask16 inside = mask_of(width, column);
+    float* const at = padding + column;
+    _mm512_mask_storeu_ps(at, inside, _mm512_add_ps(x, _mm512_maskz_loadu_ps(inside, at)));
   }
 };
 
 /// The products of `count` rows of a with b [terms][2 words], to rows. Rows of a are read up to a multiple of 8.
-void multiply_to_rows(Spread<Word> a, std::int64_t count, std::int64_t terms, const Word* b, const TokenRows& to) {
-  const std::int64_t b_step = 2 * words_of(to.width);
+void multiply_to_rows(Spread<Word> a, std::int64_t count, std::int64_t terms, const Word* b, const TokenRows& to,
+                      const RowsAhead& ahead = {}) {
   each_column(count, pitch_of<float>(to.width), [&]<int rows, int vectors>(std::int64_t column) {
+    // Locals: vector stores may change what is referred to.
+    const Spread<Word> from = a;
+    const TokenRows into = to;
+    const RowsAhead soon = ahead;
+    const Word* const lines = b + column;
+    const std::int64_t all = count, each = terms, step = 2 * words_of(into.width);
     const auto tile = [&](std::int64_t i, std::int64_t inside) __attribute__((always_inline)) {
       __m512 sum[rows][vectors] = {};
-      add_products({a.values + i * a.row_step, a.row_step, a.term_step}, terms, b + column, b_step, sum);
+      add_products({from.values + i * from.row_step, from.row_step, from.term_step}, each, lines, step, sum);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r)
-        if (r < inside) to.put(i + r, column, sum[r]);
+        if (r < inside) into.put(i + r, column, sum[r]);
+      soon.fetch(i, inside);
     };
     std::int64_t i = 0;
-    for (; i + rows <= count; i += rows) tile(i, rows);
-    if (i < count) tile(i, count - i);
+    for (; i + rows <= all; i += rows) tile(i, rows);
+    if (i < all) tile(i, all - i);
   });
 }
 
@@ -213,12 +244,12 @@ struct WindowBlock {
   Part factors_part() { return {factors, drops() ? rounded_up(w.tokens + 1, block_keys) * lanes : 0}; }
 
   /// The scores of the queries from `first` on. Where keys are odd, there is one more of no weight.
-  void score(const PackedRows& q, const PackedRows& k, std::int64_t first) {
+  void score(const PackedRows& q, const PackedRows& k, std::int64_t first, const RowsAhead (&ahead)[2]) {
     turn_words<lanes>(q, first, q_turned);
     if (w.regions == nullptr)
-      score_turned<false>(k, first);
+      score_turned<false>(k, first, ahead);
     else
-      score_turned<true>(k, first);
+      score_turned<true>(k, first, ahead);
     if (w.tokens % 2 != 0) std::fill_n(scores + w.tokens * lanes, lanes, minus_infinity);
     if (drops()) draw(first);
   }
@@ -226,7 +257,7 @@ struct WindowBlock {
   /// f(place, exponentials) for pairs of keys of the scores, and `inverse` one over their sums. `place` is that of the
   /// even key's scores.
   template <class F>
-  HEARTH_ALWAYS_INLINE void each_pair(const F& f) {
+  HEARTH_ALWAYS_INLINE void each_pair(const RowsAhead& ahead, const F& f) {
     const float* const all = scores;
     const std::int64_t end = rounded_up(w.tokens, 2) * lanes;
     __m512 largest[vectors], total[vectors] = {};
@@ -240,15 +271,16 @@ struct WindowBlock {
 #pragma GCC unroll 3
       for (int v = 0; v < vectors; ++v) total[v] = _mm512_add_ps(total[v], _mm512_add_ps(x[v], x[vectors + v]));
       f(at, x);
+      ahead.fetch(at / lanes, std::min<std::int64_t>(2, w.tokens - at / lanes));
     }
     for (int v = 0; v < vectors; ++v)
       _mm512_store_ps(inverse + v * vector, _mm512_div_ps(_mm512_set1_ps(1.0f), total[v]));
   }
 
   /// The words of the pairs of keys' weights, before they are divided by their sums: [pairs][pitch].
-  void pair_weights(Word* to, std::int64_t pitch) {
+  void pair_weights(Word* to, std::int64_t pitch, const RowsAhead& ahead) {
     const float* const factor = drops() ? factors : nullptr;
-    each_pair([&](std::int64_t at, __m512(&x)[2 * vectors]) {
+    each_pair(ahead, [&](std::int64_t at, __m512(&x)[2 * vectors]) {
       if (factor != nullptr)
 #pragma GCC unroll 6
         for (int v = 0; v < 2 * vectors; ++v) x[v] = _mm512_mul_ps(x[v], _mm512_loadu_ps(factor + at + v * vector));
@@ -260,7 +292,7 @@ struct WindowBlock {
 
  private:
   template <bool mixes>
-  void score_turned(const PackedRows& k, std::int64_t first) {
+  void score_turned(const PackedRows& k, std::int64_t first, const RowsAhead (&ahead)[2]) {
     const float *const bias = w.bias + first * w.tokens, *const regions = w.regions;
     float *const all = scores, *const largest = most;
     const __m512 scale = _mm512_set1_ps(w.scale * window_bias_unit), apart = _mm512_set1_ps(mask_unit);
@@ -286,6 +318,7 @@ struct WindowBlock {
             }
             _mm512_store_ps(largest + v * vector, up);
           }
+          for (const RowsAhead& rows : ahead) rows.fetch(j, inside);
         });
   }
   void draw(std::int64_t first) {
@@ -326,56 +359,46 @@ HEARTH_ALWAYS_INLINE __m512 sums_of_rows(__m512 (&x)[vector]) {
   return x[0];
 }
 
-/// The products of packed rows, whole vectors of them, with row `one` of others.
-template <int vectors>
-inline void multiply_row(const PackedRows& rows, const PackedRows& of, std::int64_t one, __m512 (&products)[vectors]) {
-  for (int v = 0; v < vectors; ++v) {
-    __m512 sum[vector] = {};
-    for (std::int64_t d = 0; d < rows.width; d += 2 * vector) {
-      const auto line = reinterpret_cast<__m512bh>(of.load(one, d));
-#pragma GCC unroll 16
-      for (int i = 0; i < vector; ++i)
-        sum[i] = _mm512_dpbf16_ps(sum[i], reinterpret_cast<__m512bh>(rows.load(v * vector + i, d)), line);
-    }
-    products[v] = sums_of_rows(sum);
-  }
-}
-
-/// The last query of a window of 49 by itself, of which vectors hold keys: as lanes it would take a vector.
+/// The last query of a window of 49 by itself, of which vectors hold keys: as lanes it would take a vector. In steps,
+/// so that those of a block come between them: each waits for what it sums over lanes.
 struct LastQuery {
   static constexpr int vectors = 4, query = 48, tokens = query + 1;
   const Window<bf16>& w;
-  __m512 weights[vectors];  ///< before they are divided by their sum
-  __m512 factors[vectors];  ///< of dropout
+  __m512 weights[vectors];   ///< before they are divided by their sum
+  __m512 products[vectors];  ///< dy v
+  __m512 factors[vectors];   ///< of dropout
   float inverse;
 
-  LastQuery(const Window<bf16>& of, const PackedRows& q, const PackedRows& k) : w(of) {
-    multiply_row(k, q, query, weights);
-    const float* const bias = w.bias + query * tokens;
+  explicit LastQuery(const Window<bf16>& of) : w(of) {}
+
+  bool drops() const { return w.draws.threshold > 0; }
+
+  void score(const PackedRows& q, const PackedRows& k) {
+    multiply_row(k, q, weights);
+    const float *const bias = w.bias + query * tokens, *const regions = w.regions;
     const __m512 scale = _mm512_set1_ps(w.scale * window_bias_unit);
-    __m512 most = _mm512_set1_ps(minus_infinity), total = _mm512_setzero_ps();
     for (int v = 0; v < vectors; ++v) {
       __m512 score = _mm512_fmadd_ps(weights[v], scale, _mm512_loadu_ps(bias + v * vector));
-      if (w.regions != nullptr) {
+      if (regions != nullptr) {
         const __mmask16 apart =
-            _mm512_cmp_ps_mask(_mm512_loadu_ps(w.regions + v * vector), _mm512_set1_ps(w.regions[query]), _CMP_NEQ_UQ);
+            _mm512_cmp_ps_mask(_mm512_loadu_ps(regions + v * vector), _mm512_set1_ps(regions[query]), _CMP_NEQ_UQ);
         score = _mm512_mask_add_ps(score, apart, score, _mm512_set1_ps(mask_unit));
       }
       weights[v] = _mm512_mask_mov_ps(_mm512_set1_ps(minus_infinity), mask_of(tokens, v * vector), score);
-      most = _mm512_max_ps(weights[v], most);
     }
-    most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+  }
+
+  void weigh() {
+    const __m512 most = _mm512_set1_ps(_mm512_reduce_max_ps(
+        _mm512_max_ps(_mm512_max_ps(weights[0], weights[1]), _mm512_max_ps(weights[2], weights[3]))));
     for (int v = 0; v < vectors; ++v) weights[v] = _mm512_sub_ps(weights[v], most);
     raise_two(weights);
-    for (int v = 0; v < vectors; ++v) total = _mm512_add_ps(total, weights[v]);
-    inverse = 1.0f / _mm512_reduce_add_ps(total);
+    inverse = 1.0f / sum_of(weights);
     if (!drops()) return;
     alignas(64) float row[block_keys] = {};
     draw_row(w.draws, tokens, query, 0, tokens, row);
     for (int v = 0; v < vectors; ++v) factors[v] = _mm512_load_ps(row + v * vector);
   }
-
-  bool drops() const { return w.draws.threshold > 0; }
 
   /// The words of the pairs of keys' weights, before they are divided by their sum, to every `step`-th word.
   void pair_weights(Word* to, std::int64_t step) const {
@@ -384,30 +407,51 @@ struct LastQuery {
     spread_pairs(kept, to, step);
   }
 
-  /// Weights after dropout and slopes of the scores, for SlopeBlock::differentiate(): in words of their own, every
-  /// `step`-th, and the slopes in words of pairs of keys, every `pair_step`-th.
-  void differentiate(const PackedRows& dy, const PackedRows& v_rows, float* sums, Word* kept_words, Word* slope_words,
-                     std::int64_t step, Word* paired_slopes, std::int64_t pair_step) {
-    __m512 products[vectors], slopes[vectors], delta = _mm512_setzero_ps();
-    multiply_row(v_rows, dy, query, products);
+  void multiply(const PackedRows& dy, const PackedRows& v_rows) { multiply_row(v_rows, dy, products); }
+
+  /// As SlopeBlock::differentiate(): weights after dropout and slopes of the scores to every `step`-th word, and the
+  /// slopes in words of pairs of keys to every `pair_step`-th.
+  void differentiate(float* bias_sums, Word* kept, Word* slope, std::int64_t step, Word* pairs,
+                     std::int64_t pair_step) {
+    __m512 slopes[vectors];
     for (int v = 0; v < vectors; ++v) {
       if (drops()) products[v] = _mm512_mul_ps(products[v], factors[v]);
       weights[v] = _mm512_mul_ps(weights[v], _mm512_set1_ps(inverse));
-      delta = _mm512_fmadd_ps(weights[v], products[v], delta);
+      slopes[v] = _mm512_mul_ps(weights[v], products[v]);
     }
-    delta = _mm512_set1_ps(_mm512_reduce_add_ps(delta));
+    const __m512 delta = _mm512_set1_ps(sum_of(slopes));
     for (int v = 0; v < vectors; ++v) {
       slopes[v] = _mm512_mul_ps(weights[v], _mm512_sub_ps(products[v], delta));
       if (drops()) weights[v] = _mm512_mul_ps(weights[v], factors[v]);
-      float* const sum = sums + query * tokens + v * vector;
+      float* const sum = bias_sums + query * tokens + v * vector;
       _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), slopes[v]));
     }
-    spread_values(weights, kept_words, step);
-    spread_values(slopes, slope_words, step);
-    spread_pairs(slopes, paired_slopes, pair_step);
+    spread_values(weights, kept, step);
+    spread_values(slopes, slope, step);
+    spread_pairs(slopes, pairs, pair_step);
   }
 
  private:
+  static float sum_of(const __m512 (&x)[vectors]) {
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(x[0], x[1]), _mm512_add_ps(x[2], x[3])));
+  }
+  /// The products of the rows of all tokens with the last row of others.
+  static void multiply_row(const PackedRows& rows, const PackedRows& of, __m512 (&to)[vectors]) {
+    const auto dot = [&](std::int64_t row) __attribute__((always_inline)) {
+      __m512 sum = _mm512_setzero_ps();
+      for (std::int64_t d = 0; d < rows.width; d += 2 * vector)
+        sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(rows.load(row, d)),
+                               reinterpret_cast<__m512bh>(of.load(query, d)));
+      return sum;
+    };
+    for (int v = 0; v < query / vector; ++v) {
+      __m512 sum[vector];
+#pragma GCC unroll 16
+      for (int i = 0; i < vector; ++i) sum[i] = dot(v * vector + i);
+      to[v] = sums_of_rows(sum);
+    }
+    to[vectors - 1] = _mm512_maskz_mov_ps(1, _mm512_set1_ps(_mm512_reduce_add_ps(dot(query))));
+  }
   static void spread(const Word* words, int count, Word* to, std::int64_t step) {
     for (int i = 0; i < count; ++i) to[i * step] = words[i];
   }
@@ -450,22 +494,21 @@ void attend_in_blocks(const Window<bf16>& w, const QueryBlocks& blocks, const Wi
                        block.factors_part()});
   const PackedRows k = gather_part(w, 1, k_rows), q = gather_part(w, 0, q_rows);
   pack_pairs(gather_part(w, 2, v_rows), 0, 2 * pairs, v_pairs);
-  fetch_rows<1>(y, w.channels, w.pixels, w.tokens, w.width);
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
     if (blocks.alone(first)) break;
-    if (first == 0) fetch_part(next, 1);
-    block.score(q, k, first);
-    if (first == 0) fetch_part(next, 0);
-    block.pair_weights(weights, pitch);
-    if (first == 0) fetch_part(next, 2);
+    const auto once = [&](const RowsAhead& soon) { return first == 0 ? soon : RowsAhead(); };
+    LastQuery last(w);
+    if (blocks.last_alone) last.score(q, k);
+    block.score(q, k, first, {once(part_ahead(next, next.qkv, 1)), once({y, w.channels, w.pixels, w.width})});
+    if (blocks.last_alone) last.weigh();
+    block.pair_weights(weights, pitch, once(part_ahead(next, next.qkv, 0)));
     std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
     if (blocks.last_alone) {
-      const LastQuery last(w, q, k);
       last.pair_weights(weights + lanes, pitch);
       block.inverse[inside++] = last.inverse;
     }
     multiply_to_rows({weights, 1, pitch}, inside, pairs, v_pairs,
-                     {y, w.channels, w.pixels + first, w.width, block.inverse, 1});
+                     {y, w.channels, w.pixels + first, w.width, block.inverse, 1}, once(part_ahead(next, next.qkv, 2)));
   }
 }
 
@@ -486,9 +529,9 @@ struct SlopeBlock : WindowBlock<lanes> {
   Part slopes_part(std::int64_t pitch) { return {paired_slopes, (w.tokens + 1) / 2 * pitch}; }
 
   /// Scores become exponentials, and beside them come the products of the values with dy.
-  void multiply(const PackedRows& dy, const PackedRows& v_rows, std::int64_t first) {
+  void multiply(const PackedRows& dy, const PackedRows& v_rows, std::int64_t first, const RowsAhead (&ahead)[3]) {
     float *const score = scores, *const product = products;
-    Base::each_pair([&](std::int64_t at, __m512(&x)[2 * vectors]) {
+    Base::each_pair(ahead[0], [&](std::int64_t at, __m512(&x)[2 * vectors]) {
 #pragma GCC unroll 6
       for (int v = 0; v < 2 * vectors; ++v) _mm512_storeu_ps(score + at + v * vector, x[v]);
     });
@@ -510,6 +553,7 @@ struct SlopeBlock : WindowBlock<lanes> {
             }
             _mm512_store_ps(sums + v * vector, total);
           }
+          for (const RowsAhead& rows : {ahead[1], ahead[2]}) rows.fetch(j, inside);
         });
     if (Base::drops()) drop_products();
     for (int v = 0; v < vectors; ++v)
@@ -609,27 +653,31 @@ void differentiate_in_blocks(const Window<bf16>& w, const QueryBlocks& blocks, c
   };
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
     if (blocks.alone(first)) break;
-    if (first == 0) fetch_part(next, 1);
-    block.score(q, k, first);
-    if (first == 0) fetch_part(next, 0);
-    block.multiply(dy, v, first);
-    if (first == 0) fetch_part(next, 2);
-    block.differentiate(g.dbias + first * w.tokens, weights + first / 2, slopes + first / 2, pitch, pair_step);
+    const auto once = [&](const RowsAhead& soon) { return first == 0 ? soon : RowsAhead(); };
+    LastQuery last(w);
+    if (blocks.last_alone) last.score(q, k);
+    block.score(q, k, first, {once(part_ahead(next, next.qkv, 1)), once(part_ahead(w, g.dqkv, 0))});
+    if (blocks.last_alone) {
+      last.weigh();
+      last.multiply(dy, v);
+    }
+    block.multiply(
+        dy, v, first,
+        {once(part_ahead(next, next.qkv, 0)), once(part_ahead(next, next.qkv, 2)), once(part_ahead(w, g.dqkv, 1))});
+    Word *const kept = weights + first / 2, *const slope = slopes + first / 2;
     std::int64_t inside = std::min<std::int64_t>(lanes, w.tokens - first);
     if (blocks.last_alone) {
-      LastQuery last(w, q, k);
-      last.differentiate(dy, v, g.dbias, weights + inside / 2, slopes + inside / 2, pitch, block.paired_slopes + inside,
+      last.differentiate(g.dbias, kept + inside / 2, slope + inside / 2, pitch, block.paired_slopes + inside,
                          pair_step);
       ++inside;
     }
-    if (first == 0)
-      for (int part = 0; part < 3; ++part)
-        fetch_rows<1>(g.dqkv + part * w.channels, w.step, w.pixels, w.tokens, w.width);
-    multiply_to_rows({block.paired_slopes, 1, pair_step}, inside, pairs, k_pairs, rows_of(0, first, w.scale, nullptr));
+    block.differentiate(g.dbias + first * w.tokens, kept, slope, pitch, pair_step);
+    multiply_to_rows({block.paired_slopes, 1, pair_step}, inside, pairs, k_pairs, rows_of(0, first, w.scale, nullptr),
+                     once(part_ahead(w, g.dqkv, 2)));
   }
-  fetch_rows<0>(next_dy, w.channels, next.pixels, w.tokens, w.width);
   float* const padding = g.dpadding;
-  multiply_to_rows({slopes, pitch, 1}, w.tokens, pairs, q_pairs, rows_of(1, 0, w.scale, padding));
+  multiply_to_rows({slopes, pitch, 1}, w.tokens, pairs, q_pairs, rows_of(1, 0, w.scale, padding),
+                   {next_dy, w.channels, next.pixels, w.width});
   multiply_to_rows({weights, pitch, 1}, w.tokens, pairs, dy_pairs,
                    rows_of(2, 0, one, padding == nullptr ? nullptr : padding + w.width));
 }

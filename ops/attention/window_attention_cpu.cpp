@@ -64,13 +64,15 @@ template <class P>
 void fold_bias(const WindowGrid& grid, const QueryBlocks& blocks, P* sums, std::int64_t shares, std::int64_t share_step,
                P* table, std::int64_t heads) {
   const std::int64_t count = blocks.size();
-  for (std::int64_t share = 1; share < shares; ++share) {
-    const P* const from = sums + share * share_step;
+  for (std::int64_t begin = 0; begin < count; begin += 512)
+    for (std::int64_t share = 1; share < shares; ++share) {
+      const P* const from = sums + share * share_step;
 #pragma omp simd
-    for (std::int64_t e = 0; e < count; ++e) sums[e] += from[e];
-  }
-  for (std::int64_t entry = 0; entry < grid.entries(); ++entry) table[entry * heads] = P(0);
-  each_score(grid, blocks, [&](std::int64_t at, std::int64_t entry) { table[entry * heads] += sums[at]; });
+      for (std::int64_t e = begin; e < std::min<std::int64_t>(begin + 512, count); ++e) sums[e] += from[e];
+    }
+  P entries[(2 * max_window - 1) * (2 * max_window - 1)] = {};
+  each_score(grid, blocks, [&](std::int64_t at, std::int64_t entry) { entries[entry] += sums[at]; });
+  for (std::int64_t entry = 0; entry < grid.entries(); ++entry) table[entry * heads] = entries[entry];
 }
 
 /// Tokens [first, first + count) of x, `step` from pixel to pixel, times a factor, as [count][pitch]; zeros from there
@@ -315,7 +317,12 @@ class Windows {
   using P = acc_t<T>;
 
   explicit Windows(const WindowAttentionArguments& a)
-      : a_(a), by_pairs_(std::is_same_v<T, bf16> && multiplies_bf16_pairs()), tokens_(padded_tokens(a.grid)) {
+      : a_(a),
+        head_weights_(a.weights() / a.heads),
+        scale_(static_cast<P>(1.0 / std::sqrt(static_cast<double>(a.head_width())))),
+        first_element_(a.key.first_element(a.batch() * a.grid.windows() * a.weights())),
+        by_pairs_(std::is_same_v<T, bf16> && multiplies_bf16_pairs()),
+        tokens_(padded_tokens(a.grid)) {
     const WindowGrid& grid = a.grid;
     blocks_ = by_pairs_ ? window_blocks_bf16(grid.tokens())
                         : QueryBlocks{grid.tokens(), HEARTH_ISA_CALL(lanes_of<P>, grid.tokens())};
@@ -337,7 +344,7 @@ class Windows {
 
   /// Head h of window w of sample n.
   Window<T> window(std::int64_t n, std::int64_t w, std::int64_t h) const {
-    const std::int64_t c = a_.channels(), first = h * a_.head_width(), head_weights = a_.weights() / a_.heads;
+    const std::int64_t c = a_.channels(), first = h * a_.head_width();
     Window<T> window{};
     window.qkv = a_.qkv.data<T>() + n * a_.pixels() * 3 * c + first;
     window.step = 3 * c;
@@ -348,9 +355,8 @@ class Windows {
     window.bias = biases_ + h * bias_size();
     window.tokens = a_.grid.tokens();
     window.width = a_.head_width();
-    window.scale = static_cast<P>(1.0 / std::sqrt(static_cast<double>(window.width)));
-    const std::int64_t all = a_.batch() * a_.grid.windows() * a_.weights();
-    window.draws = {a_.key, a_.key.first_element(all) + (n * a_.grid.windows() + w) * a_.weights() + h * head_weights,
+    window.scale = scale_;
+    window.draws = {a_.key, first_element_ + ((n * a_.grid.windows() + w) * a_.heads + h) * head_weights_,
                     dropout_threshold(a_.dropout), static_cast<P>(1.0 / (1.0 - a_.dropout))};
     return window;
   }
@@ -369,6 +375,9 @@ class Windows {
 
  private:
   const WindowAttentionArguments& a_;
+  std::int64_t head_weights_;
+  P scale_;
+  std::int64_t first_element_;
   bool by_pairs_;
   std::int64_t tokens_;
   QueryBlocks blocks_{};
@@ -398,17 +407,18 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
     const auto window = [&](std::int64_t at) { return windows.window(at / count, at % count, h); };
     const auto dy_of = [&](std::int64_t at) { return dy.data<T>() + at / count * a.pixels() * c + h * width; };
     const std::int64_t end = std::min(all, (share + 1) * size);
+    Window<T> next = window(share * size);
     for (std::int64_t at = share * size; at < end; ++at) {
       const WindowSlopes<T> slopes{dy_of(at), g.dqkv.data<T>() + at / count * a.pixels() * 3 * c + h * width,
                                    biases + piece * bias, padding > 0 ? paddings + piece * padding : nullptr};
       const std::int64_t after = std::min(at + 1, all - 1);
-      const Window<T> next = window(after);
+      const Window<T> current = std::exchange(next, window(after));
       if constexpr (std::is_same_v<T, bf16>)
         if (windows.by_pairs()) {
-          differentiate_window_bf16(window(at), slopes, next, dy_of(after));
+          differentiate_window_bf16(current, slopes, next, dy_of(after));
           continue;
         }
-      HEARTH_ISA_CALL(differentiate_window<T>, window(at), slopes, next, dy_of(after));
+      HEARTH_ISA_CALL(differentiate_window<T>, current, slopes, next, dy_of(after));
     }
   });
   if (g.dtable.defined())
@@ -435,12 +445,18 @@ void window_attention(cpu::Stream&, const WindowAttentionArguments& a, const Ten
     const auto window = [&](std::int64_t piece) {
       return windows.window(piece / a.heads / count, piece / a.heads % count, piece % a.heads);
     };
-    each_piece(all, windows.grain(), [&](std::int64_t piece) {
-      const Window<T> next = window(std::min(piece + 1, all - 1));
-      T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
-      if constexpr (std::is_same_v<T, bf16>)
-        if (windows.by_pairs()) return attend_window_bf16(window(piece), next, into);
-      HEARTH_ISA_CALL(attend_window<T>, window(piece), next, into);
+    cpu::parallel_for(all, windows.grain(), [&](std::int64_t begin, std::int64_t end) {
+      Window<T> next = window(begin);
+      for (std::int64_t piece = begin; piece < end; ++piece) {
+        const Window<T> current = std::exchange(next, window(std::min(piece + 1, all - 1)));
+        T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
+        if constexpr (std::is_same_v<T, bf16>)
+          if (windows.by_pairs()) {
+            attend_window_bf16(current, next, into);
+            continue;
+          }
+        HEARTH_ISA_CALL(attend_window<T>, current, next, into);
+      }
     });
   });
 }
