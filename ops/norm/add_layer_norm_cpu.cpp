@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row's sum is made in the nearest cache and normalised there; its gradient is stored, dropped and passed on there.
+// The sums of a few rows are made in the nearest cache and normalised there; a gradient is stored, dropped and passed
+// on there.
 #include <algorithm>
 #include <cmath>
 
@@ -39,10 +40,9 @@ void each_run(const DropoutFactors<P>& dropout, std::int64_t begin, std::int64_t
 }
 
 /// Rows [begin, begin + rows). All pointers are to element 0.
-template <class T, class F, class D, class P>
-void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const PathFactors<P>& path,
-                         const P* gamma, const P* beta, double eps, T* sum, D* y, P* means, P* rstds,
-                         std::int64_t begin, std::int64_t rows, std::int64_t cols) {
+template <class T, class F, class P>
+void add_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const PathFactors<P>& path, T* sum,
+              std::int64_t begin, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t r = begin; r < begin + rows; ++r) {
     const P stays = path.of_row(r);
     if (stays == P(0)) {
@@ -60,7 +60,19 @@ void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropou
           cpu::store(sum + at + i, cpu::load(x + at + i) + cpu::load(f + at + i) * factors[i] * stays);
       });
     }
-    normalize_row(sum + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, cols);
+  }
+}
+
+/// Rows [begin, begin + rows). All pointers are to element 0.
+template <class T, class F, class D, class P>
+void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const PathFactors<P>& path,
+                         const P* gamma, const P* beta, double eps, T* sum, D* y, P* means, P* rstds,
+                         std::int64_t begin, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t most = rows_at_once<T>(cols), end = begin + rows;
+  for (std::int64_t r = begin; r < end; r += most) {
+    const std::int64_t count = std::min(most, end - r);
+    add_rows(x, f, dropout, path, sum, r, count, cols);
+    normalize_rows(sum + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, count, cols);
   }
 }
 

@@ -22,8 +22,9 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 template <class T, class D, class P>
 void layer_norm_rows(const T* x, const P* gamma, const P* beta, double eps, D* y, P* means, P* rstds, std::int64_t rows,
                      std::int64_t cols) {
-  for (std::int64_t r = 0; r < rows; ++r)
-    normalize_row(x + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, cols);
+  const std::int64_t most = rows_at_once<T>(cols);
+  for (std::int64_t r = 0; r < rows; r += most)
+    normalize_rows(x + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, std::min(most, rows - r), cols);
 }
 
 template <class T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row is gathered in the nearest cache and normalised from there; its gradient takes the same position and is
+// A few rows are gathered in the nearest cache and normalised from there; the gradient of one takes its position and is
 // scattered.
 #include <algorithm>
 #include <cmath>
@@ -31,15 +31,18 @@ struct GatheredRows {
   std::int64_t begin;
 
   HEARTH_ALWAYS_INLINE const T* row(std::int64_t r) const {
+    gather(r, held);
+    return held;
+  }
+  HEARTH_ALWAYS_INLINE void gather(std::int64_t r, T* to) const {
     const MergedRows::Corner corner = merged.corner(begin + r);
     for (std::int64_t c = 0; c < 4 * merged.channels; c += merged.channels) {
       const MergedRows::Spot spot = merged.spot(corner, c);
       if (spot.exists)
-        std::copy_n(x + spot.at, merged.channels, held + c);
+        std::copy_n(x + spot.at, merged.channels, to + c);
       else
-        std::fill_n(held + c, merged.channels, T(0.0f));
+        std::fill_n(to + c, merged.channels, T(0.0f));
     }
-    return held;
   }
   HEARTH_ALWAYS_INLINE T* into(std::int64_t) const { return held; }
   HEARTH_ALWAYS_INLINE const T* others(std::int64_t) const { return nullptr; }
@@ -53,12 +56,17 @@ struct GatheredRows {
 };
 
 template <class T, class D, class P>
-void merge_layer_norm_rows(const T* x, const MergedRows& merged, T* held, const P* gamma, const P* beta, double eps,
-                           D* y, P* means, P* rstds, std::int64_t begin, std::int64_t rows) {
+void merge_layer_norm_rows(const T* x, const MergedRows& merged, const P* gamma, const P* beta, double eps, D* y,
+                           P* means, P* rstds, std::int64_t begin, std::int64_t rows) {
+  const std::int64_t cols = 4 * merged.channels, most = rows_at_once<T>(cols);
+  cpu::Scratch scratch;
+  T* const held = scratch.take<T>(most * cols);
   const GatheredRows<T> source{x, nullptr, merged, held, begin};
-  const std::int64_t cols = 4 * merged.channels;
-  for (std::int64_t r = 0; r < rows; ++r)
-    normalize_row(source.row(r), gamma, beta, eps, y + (begin + r) * cols, means + begin + r, rstds + begin + r, cols);
+  for (std::int64_t r = 0; r < rows; r += most) {
+    const std::int64_t count = std::min(most, rows - r), at = begin + r;
+    for (std::int64_t i = 0; i < count; ++i) source.gather(r + i, held + i * cols);
+    normalize_rows(held, gamma, beta, eps, y + at * cols, means + at, rstds + at, count, cols);
+  }
 }
 
 template <class T, class D, class P>
@@ -82,9 +90,8 @@ void merge_layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o) {
     using P = acc_t<T>;
     visit_norm_result<T>("merge_layer_norm", o.y.dtype(), [&]<class D>() {
       cpu::parallel_for(o.y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
-        cpu::Scratch scratch;
-        HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, scratch.take<T>(cols), o.gamma.data<P>(),
-                        o.beta.data<P>(), o.eps, o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), begin, end - begin);
+        HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, o.gamma.data<P>(), o.beta.data<P>(), o.eps,
+                        o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), begin, end - begin);
       });
     });
   });
