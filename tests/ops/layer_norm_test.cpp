@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "ops/norm/add_layer_norm.h"
+#include "ops/shape/view.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
@@ -55,6 +57,25 @@ OP_TEST(LayerNorm) {
       if (current_site().device.is_cuda() && shape.dim(-1) != 2 && eps > 0.01) continue;
       check([&](Draw& draw) { return run(draw, shape, eps); }, [&](Draw& draw) { return naive(draw, shape, eps); },
             {.tolerance_scale = 2.0});
+    }
+}
+
+// On the CPU as many rows go side by side as a vector has lanes, or fewer of long ones, and what is left of them. A row
+// has the same bits among others as alone.
+TEST(LayerNorm, HasTheBitsOfItsRows) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+    for (const std::int64_t cols : {5, 96, 300, 1500}) {
+      Random random(3, static_cast<std::uint64_t>(cols));
+      std::vector<double> values(static_cast<std::size_t>(37 * cols));
+      for (double& value : values) value = 3 + random.normal();
+      const Tensor x = Tensor::of<double>({37, cols}, values).to(dtype);
+      const DType wide = dtype == DType::f64 ? dtype : DType::f32;
+      const Tensor gamma = Tensor::full({cols}, 1.25, wide), beta = Tensor::full({cols}, 0.5, wide);
+      const std::vector<double> y = layer_norm(x, gamma, beta).to_doubles();
+      for (std::int64_t r = 0; r < 37; ++r) {
+        const std::vector<double> row = layer_norm(slice(x, 0, r, r + 1), gamma, beta).to_doubles();
+        EXPECT_TRUE(std::equal(row.begin(), row.end(), y.begin() + r * cols)) << cols << " columns, row " << r;
+      }
     }
 }
 

@@ -309,6 +309,27 @@ TEST(WindowAttention, NotANumberStaysInItsWindow) {
     }
 }
 
+// A bias of -infinity takes a key's weight, whole blocks of queries and what is left of them.
+TEST(WindowAttention, HidesKeysByTheirBiases) {
+  for (const std::int64_t window : {4, 5, 6, 7, 8}) {
+    const Case c{1, window, window, 1, 8, window, 0};
+    std::vector<double> table(static_cast<std::size_t>(c.table().size()));
+    for (std::size_t i = 0; i < table.size(); i += 3)
+      if (i != table.size() / 2) table[i] = -std::numeric_limits<double>::infinity();
+    const auto run = [&](DType dtype) {
+      return run_all(c, dtype, {}, [&](const Tensor& qkv, const Tensor&, const Tensor&) {
+        return window_attention(qkv, Tensor::of<double>(c.table(), table).to(dtype == DType::f64 ? dtype : DType::f32),
+                                c.options());
+      });
+    };
+    const auto exact = run(DType::f64), rough = run(DType::bf16);
+    for (const std::size_t i : {0, 1}) {
+      const std::vector<double> want = exact[i].to_doubles(), got = rough[i].to_doubles();
+      for (std::size_t e = 0; e < want.size(); ++e) EXPECT_NEAR(got[e], want[e], 0.1) << window << " " << i << " " << e;
+    }
+  }
+}
+
 // The table and the padding are added to sums in f32.
 TEST(WindowAttention, NarrowsUnderAutocast) {
   const Tensor qkv = requires_grad(Tensor::full({1, 3, 4, 24}, 1.0));
