@@ -88,6 +88,25 @@ void pack_along(const T* from, std::int64_t step, std::int64_t lines, std::int64
 
 }  // namespace
 
+void add_line_sums(const std::uint32_t* panel_of, std::int64_t pairs, std::int64_t lines, double* sums) {
+  const auto ones = reinterpret_cast<__m512bh>(_mm512_set1_epi32(0x3f803f80));
+  __m512 low[4] = {}, high[4] = {};
+  const auto add = [&](int i) {
+    low[i] = _mm512_dpbf16_ps(low[i], reinterpret_cast<__m512bh>(_mm512_load_si512(panel_of)), ones);
+    high[i] = _mm512_dpbf16_ps(high[i], reinterpret_cast<__m512bh>(_mm512_load_si512(panel_of + 16)), ones);
+    panel_of += panel;
+  };
+  std::int64_t p = 0;
+  for (; p + 4 <= pairs; p += 4)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) add(i);
+  for (; p < pairs; ++p) add(0);
+  float found[panel];
+  _mm512_storeu_ps(found, _mm512_add_ps(_mm512_add_ps(low[0], low[1]), _mm512_add_ps(low[2], low[3])));
+  _mm512_storeu_ps(found + 16, _mm512_add_ps(_mm512_add_ps(high[0], high[1]), _mm512_add_ps(high[2], high[3])));
+  for (std::int64_t line = 0; line < lines; ++line) sums[line] += static_cast<double>(found[line]);
+}
+
 void pack_rows(const Operand& x, std::int64_t lines, std::int64_t terms, bf16* to, std::int64_t step) {
   for (std::int64_t line = 0; line < lines; ++line)
     for (std::int64_t t = 0; t < terms; t += 32) {

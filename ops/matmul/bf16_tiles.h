@@ -111,6 +111,9 @@ class NextChunk {
 /// Terms of lines become panels [pairs of terms][32 lines] of `step` words, zeros behind the last line and term.
 void pack_panels(const Operand& x, std::int64_t lines, std::int64_t terms, std::uint32_t* to, std::int64_t step);
 
+/// Adds the sums of the lines of a panel, at most 32, over so many pairs of terms.
+void add_line_sums(const std::uint32_t* panel_of, std::int64_t pairs, std::int64_t lines, double* sums);
+
 /// Lines that run along become rows of bf16, `step` elements apart, a multiple of 32; zeros follow.
 void pack_rows(const Operand& x, std::int64_t lines, std::int64_t terms, bf16* to, std::int64_t step);
 

@@ -7,8 +7,8 @@
 // cannot; an A that is stored transposed likewise, by 32 rows. Other rows of A are read where they are, a pair for all
 // columns at a time; those of f32 are copied first. A task is a block of C: for each chunk of k, register tiles of up
 // to 12 rows by 32 columns. While they multiply a chunk, the tiles of a transposed A copy the operands of the next one,
-// so that memory is never waited for. Chunks and shares of the sum depend on the shape alone, so the bits do not depend
-// on the number of threads.
+// so that memory is never waited for; what is copied of A is also what its rows are summed from. Chunks and shares of
+// the sum depend on the shape alone, so the bits do not depend on the number of threads.
 #include "ops/matmul/matmul_avx512_bf16.h"
 
 #include <algorithm>
@@ -32,12 +32,13 @@ using namespace bf16_tiles;
 /// How a product is cut.
 class Product {
  public:
-  Product(const MatmulProblem& p, const void* a, const void* b, const float* bias, void* c)
+  Product(const MatmulProblem& p, const void* a, const void* b, const float* bias, void* c, float* a_sums)
       : p_(p),
         a_{a, p.a == DType::f32, p.transpose_a ? 1 : p.lda, p.transpose_a ? p.lda : 1},
         b_{b, p.b == DType::f32, p.transpose_b ? p.ldb : 1, p.transpose_b ? 1 : p.ldb},
         bias_(bias),
         c_(c),
+        a_sums_(a_sums),
         turns_a_(p.transpose_a),
         packs_a_(!turns_a_ && (p.a == DType::f32 || p.k % 2 != 0)) {
     cut();
@@ -47,6 +48,8 @@ class Product {
     Scratch scratch;
     const std::uint32_t* panels = packs_b_once_ ? pack_b(scratch) : nullptr;
     float* parts = shares_ > 1 ? scratch.take<float>(shares_ * p_.m * p_.n) : nullptr;
+    double* const sums = a_sums_ != nullptr ? scratch.take<double>(shares_ * p_.m) : nullptr;
+    if (sums != nullptr) std::fill_n(sums, shares_ * p_.m, 0.0);
     const std::int64_t tiles = down_ * across_;
     parallel_chunks(p_.batch * shares_ * tiles, [&](std::int64_t task) {
       // A thread has neighbouring tasks. Those of one column of blocks share B; where A is copied, those of a row do A.
@@ -61,8 +64,12 @@ class Product {
       const Operand a = shifted(a_, batch * p_.batch_stride_a), b = shifted(b_, batch * p_.batch_stride_b);
       run_block(a.shifted(row, 0), b.shifted(column, 0), panels, {row, std::min(rows_, p_.m - row)},
                 {column, std::min(columns_, p_.n - column)}, {share * terms_, std::min(terms_, p_.k - share * terms_)},
-                results.shifted(row, column));
+                results.shifted(row, column), sums != nullptr && column == 0 ? sums + share * p_.m + row : nullptr);
     });
+    for (std::int64_t i = 0; sums != nullptr && i < p_.m; ++i) {
+      for (std::int64_t share = 1; share < shares_; ++share) sums[i] += sums[share * p_.m + i];
+      a_sums_[i] = static_cast<float>(sums[i]);
+    }
     if (parts != nullptr) dnn::sum_shares(parts, shares_, p_.m, p_.n, bias_, p_.accumulate, c_, p_.c, p_.ldc);
   }
 
@@ -158,7 +165,7 @@ class Product {
   }
 
   void run_block(const Operand& a, const Operand& b, const std::uint32_t* all_panels, Range rows, Range columns,
-                 Range sum, const Results& results) const {
+                 Range sum, const Results& results, double* a_sums) const {
     Scratch scratch;
     const std::int64_t most = std::min(chunk_, sum.size), a_step = round_up(most, 32) + 32;
     const bool has_more = sum.size > most;
@@ -198,6 +205,8 @@ class Product {
       if (keeps_sums && is_last) to.before = sums, to.before_step = columns.size;
       const auto* const in_place = static_cast<const bf16*>(a.shifted(0, k).data);
       const std::int64_t step = panel_step(terms), pairs = (terms + 1) / 2;
+      for (std::int64_t i = 0; a_sums != nullptr && i < rows.size; i += panel)
+        add_line_sums(a_panels.now + i / panel * step, pairs, std::min(panel, rows.size - i), a_sums + i);
       // Rows in place pass by one panel at a time, which stays in L1; those of a copy by as many as stay in L2.
       constexpr std::int64_t words_of_l2 = 1 << 17;
       const std::int64_t width = !turns_a_ ? panel : std::max<std::int64_t>(1, words_of_l2 / step) * panel;
@@ -221,6 +230,7 @@ class Product {
   Operand a_, b_;
   const float* bias_;
   void* c_;
+  float* a_sums_;
   bool turns_a_, packs_a_, packs_b_once_ = false;                ///< what is copied, and how
   std::int64_t rows_ = 0, columns_ = 0, down_ = 1, across_ = 1;  ///< of blocks of C, and how many there are
   std::int64_t shares_ = 1, terms_ = 0, chunk_ = 0;              ///< of the sum; terms of a share and of a chunk
@@ -239,12 +249,27 @@ std::string avx512_bf16_slower(const MatmulProblem&) {
   return amx::unsupported().empty() ? "matrix tiles are many times as fast" : "";
 }
 
-void matmul_by_avx512_bf16(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
+namespace {
+
+void multiply(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c, float* a_sums) {
   const MatmulProblem p = complete(problem);
   HEARTH_CHECK(UsageError, avx512_bf16_unsupported(p).empty(), "matmul by avx512_bf16: ", avx512_bf16_unsupported(p));
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k == 0) return matmul_by_gemm(p, a, b, bias, c);
-  Product(p, a, b, static_cast<const float*>(bias), c).run();
+  Product(p, a, b, static_cast<const float*>(bias), c, a_sums).run();
+}
+
+}  // namespace
+
+void matmul_by_avx512_bf16(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
+  multiply(problem, a, b, bias, c, nullptr);
+}
+
+void matmul_with_sums_by_avx512_bf16(const MatmulProblem& p, const void* a, const void* b, const void* bias, void* c,
+                                     float* a_sums) {
+  HEARTH_CHECK(UsageError, p.transpose_a && p.batch == 1 && p.n > 0 && p.k > 0,
+               "matmul by avx512_bf16: only a transposed A of one matrix can be summed, found ", p);
+  multiply(p, a, b, bias, c, a_sums);
 }
 
 #else
@@ -253,6 +278,10 @@ std::string avx512_bf16_unsupported(const MatmulProblem&) { return "this build i
 std::string avx512_bf16_slower(const MatmulProblem&) { return {}; }
 void matmul_by_avx512_bf16(const MatmulProblem& p, const void*, const void*, const void*, void*) {
   throw UsageError("matmul by avx512_bf16: " + avx512_bf16_unsupported(p));
+}
+void matmul_with_sums_by_avx512_bf16(const MatmulProblem& p, const void* a, const void* b, const void* bias, void* c,
+                                     float*) {
+  matmul_by_avx512_bf16(p, a, b, bias, c);
 }
 
 #endif

@@ -50,7 +50,6 @@ void run_choice(ProductCandidates& candidates, const MatmulProblem& problem, con
 
 void run_product(cpu::Stream& stream, ProductCandidates& candidates, const MatmulProblem& problem,
                  const ProductOperands& operands) {
-  if (operands.a_sums.defined()) sum_rows(stream, operands.a, operands.a_sums);
   ProductOperands plain = operands;
   if (operands.pre.defined()) plain.c = operands.pre;
   MatmulProblem alone = described(problem, plain);

@@ -41,9 +41,9 @@ std::string avx512_bf16_unsupported(const MatmulProblem& problem) {
 
 std::string gemm_unsupported(const MatmulProblem&) { return ""; }
 
-/// An implementation on raw pointers, on tensors: f16 and the bias are converted beside it.
-template <auto& by>
-void run(const MatmulProblem& problem, const ProductOperands& operands) {
+/// An implementation on raw pointers, on tensors: f16 and the bias are converted beside it. `sums` goes on to it.
+template <auto& by, class... Sums>
+void run_with(const MatmulProblem& problem, const ProductOperands& operands, Sums... sums) {
   const Tensor &a = operands.a, &b = operands.b, &bias = operands.bias, &c = operands.c;
   const auto is_half = [](const Tensor& tensor) { return tensor.dtype() == DType::f16; };
   const DType bias_type = problem.a == DType::f64 ? DType::f64 : DType::f32;
@@ -51,8 +51,23 @@ void run(const MatmulProblem& problem, const ProductOperands& operands) {
   const Tensor right = is_half(b) ? b.to(DType::f32) : b;
   const Tensor into = is_half(c) ? Tensor::empty(c.shape(), DType::f32, c.device()) : c;
   const Tensor row = bias.defined() && bias.dtype() != bias_type ? bias.to(bias_type) : bias;
-  by(without_f16(problem), left.bytes(), right.bytes(), row.defined() ? row.bytes() : nullptr, into.bytes());
+  by(without_f16(problem), left.bytes(), right.bytes(), row.defined() ? row.bytes() : nullptr, into.bytes(), sums...);
   if (is_half(c)) c.copy_from(into);
+}
+
+template <auto& by>
+void run(const MatmulProblem& problem, const ProductOperands& operands) {
+  run_with<by>(problem, operands);
+  if (operands.a_sums.defined()) sum_rows(cpu::stream_of({}), operands.a, operands.a_sums);
+}
+
+/// Sums A while it multiplies, where A is what it reads.
+void run_avx512_bf16(const MatmulProblem& problem, const ProductOperands& operands) {
+  const Tensor& sums = operands.a_sums;
+  if (!sums.defined() || operands.a.dtype() != DType::bf16) return run<cpu::matmul_by_avx512_bf16>(problem, operands);
+  const Tensor found = sums.dtype() == DType::f32 ? sums : Tensor::empty(sums.shape(), DType::f32);
+  run_with<cpu::matmul_with_sums_by_avx512_bf16>(problem, operands, found.data<float>());
+  if (sums.dtype() != DType::f32) sums.copy_from(found.to(sums.dtype()));
 }
 
 }  // namespace
@@ -60,7 +75,7 @@ void run(const MatmulProblem& problem, const ProductOperands& operands) {
 ProductCandidates product_candidates(cpu::Stream&, const char* op) {
   return {op,
           {{"amx", amx_unsupported, run<cpu::matmul_by_amx>, nullptr, cpu::amx_slower},
-           {"avx512_bf16", avx512_bf16_unsupported, run<cpu::matmul_by_avx512_bf16>, nullptr, cpu::avx512_bf16_slower},
+           {"avx512_bf16", avx512_bf16_unsupported, run_avx512_bf16, nullptr, cpu::avx512_bf16_slower},
            {"onednn", library_unsupported, run<cpu::dnn::matmul>, nullptr, library_slower},
            {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}},
           {"cublaslt", "cublaslt_unfused", "mma", "portable"}};

@@ -6,15 +6,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "autograd/backward.h"
+#include "autograd/grad_state.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "core/random.h"
+#include "ops/linear/linear.h"
 #include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_avx512_bf16.h"
@@ -348,6 +352,55 @@ TEST(CpuMatmulChoice, IsTheVectorsOfBf16WhereThereAreNoTiles) {
   EXPECT_NE(avx512_bf16_unsupported(p), "");
   EXPECT_THROW(matmul_by_avx512_bf16(p, nullptr, nullptr, nullptr, nullptr), UsageError);
   EXPECT_NE(avx512_bf16_unsupported({.m = 4, .n = 2, .k = 3, .a = DType::f64, .b = DType::f64, .c = DType::f64}), "");
+}
+
+// Panels that are not full, an odd number of terms, chunks, blocks side by side and shares of the sum.
+TEST(Bf16Vectors, SumTheRowsOfATransposedA) {
+  if (!amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  for (const auto [m, n, k] : {std::array{5, 3, 1}, std::array{70, 40, 7}, std::array{96, 33, 801},
+                               std::array{300, 1100, 130}, std::array{64, 96, 5000}}) {
+    const MatmulProblem p{.m = m, .n = n, .k = k, .transpose_a = true, .a = DType::bf16, .b = DType::bf16};
+    const Values a(DType::bf16, std::int64_t{m} * k, 1), b(DType::bf16, std::int64_t{n} * k, 2);
+    Values c(DType::f32, std::int64_t{m} * n, 3), plain = c;
+    matmul_by_avx512_bf16(p, a.data(), b.data(), nullptr, plain.data());
+    std::vector<float> sums(at(m), 9.0f);
+    matmul_with_sums_by_avx512_bf16(p, a.data(), b.data(), nullptr, c.data(), sums.data());
+    EXPECT_EQ(c.bytes, plain.bytes) << p;
+    for (std::int64_t i = 0; i < m; ++i) {
+      double expected = 0, size = 0;
+      for (std::int64_t t = 0; t < k; ++t) expected += a.get(t * m + i), size += std::abs(a.get(t * m + i));
+      ASSERT_NEAR(sums[at(i)], expected, 1e-6 * size) << p << " at " << i;
+    }
+  }
+  for (const MatmulProblem& p : {MatmulProblem{.m = 4, .n = 2, .k = 3, .a = DType::bf16, .b = DType::bf16},
+                                 MatmulProblem{.batch = 2, .m = 4, .n = 2, .k = 3, .transpose_a = true},
+                                 MatmulProblem{.m = 4, .n = 2, .k = 0, .transpose_a = true},
+                                 MatmulProblem{.m = 4, .n = 0, .k = 3, .transpose_a = true},
+                                 MatmulProblem{.m = 4, .n = 2, .k = 3, .transpose_a = true, .a = DType::f64}})
+    EXPECT_THROW(matmul_with_sums_by_avx512_bf16(p, nullptr, nullptr, nullptr, nullptr, nullptr), UsageError) << p;
+}
+
+// The gradient of a bias is what the product of the weights' gradient sums on the way.
+TEST(Bf16Vectors, SumTheGradientOfABias) {
+  if (!amx::has_bf16_vectors() || amx::unsupported().empty()) GTEST_SKIP() << "needs bf16 by vectors";
+  const std::int64_t rows = 900, outputs = 70, inputs = 64;
+  const Values dy(DType::bf16, rows * outputs, 1), x(DType::bf16, rows * inputs, 2);
+  std::vector<float> dw(at(outputs * inputs)), sums(at(outputs));
+  matmul_with_sums_by_avx512_bf16(
+      {.m = outputs, .n = inputs, .k = rows, .transpose_a = true, .a = DType::bf16, .b = DType::bf16}, dy.data(),
+      x.data(), nullptr, dw.data(), sums.data());
+  const auto tensor = [](const Values& values, const Shape& shape) {
+    const Tensor result = Tensor::empty(shape, values.dtype);
+    std::copy_n(values.bytes.data(), values.bytes.size(), result.bytes());
+    return result;
+  };
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor w = requires_grad(Tensor::full({outputs, inputs}, 0.5, type)),
+                 b = requires_grad(Tensor::full({outputs}, 0.5, type));
+    backward(linear(tensor(x, {rows, inputs}), w, b), tensor(dy, {rows, outputs}));
+    const Tensor found = grad_of(b);
+    EXPECT_EQ(found.to_doubles(), Tensor::of({outputs}, sums).to(found.dtype()).to_doubles());
+  }
 }
 
 TEST(DnnMatmul, SaysWhyItIsUnsupported) {
