@@ -33,9 +33,7 @@ namespace {
 #include "core/cpu/lanes.inc"
 #include "ops/attention/tile_bf16.inc"
 #include "ops/attention/window_tile_bf16.inc"
-
-constexpr float mask_unit = static_cast<float>(window_mask) * window_bias_unit;
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+#include "ops/attention/window_tile_bf16_last.inc"
 
 /// A block of queries: its scores [key][query], and what the softmax makes of them.
 template <int lanes>
@@ -149,138 +147,6 @@ HEARTH_ALWAYS_INLINE void store_narrowed(const __m512* x, Word* to) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (vectors - 1) * vector / 2),
                         reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x[vectors - 1])));
 }
-
-/// Lane i is the sum of the lanes of x[i].
-HEARTH_ALWAYS_INLINE __m512 sums_of_rows(__m512 (&x)[vector]) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i)
-    x[i] = _mm512_add_ps(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]), _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512d even = _mm512_castps_pd(x[2 * i]), odd = _mm512_castps_pd(x[2 * i + 1]);
-    x[i] =
-        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(even, odd)), _mm512_castpd_ps(_mm512_unpackhi_pd(even, odd)));
-  }
-  // Quarter q of x[i] has parts of the sums of rows 4 i to 4 i + 3.
-#pragma GCC unroll 2
-  for (int of = 2; of > 0; of /= 2)
-#pragma GCC unroll 2
-    for (int i = 0; i < of; ++i)
-      x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0x88),
-                           _mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0xdd));
-  return x[0];
-}
-
-/// The last query of a window of 49 by itself, of which vectors hold keys: as lanes it would take a vector. In steps,
-/// so that those of a block come between them: each waits for what it sums over lanes.
-struct LastQuery {
-  static constexpr int vectors = 4, query = 48, tokens = query + 1;
-  const Window<bf16>& w;
-  __m512 weights[vectors];   ///< before they are divided by their sum
-  __m512 products[vectors];  ///< dy v
-  __m512 factors[vectors];   ///< of dropout
-  float inverse;
-
-  explicit LastQuery(const Window<bf16>& of) : w(of) {}
-
-  bool drops() const { return w.draws.threshold > 0; }
-
-  void score(const PackedRows& q, const PackedRows& k) {
-    multiply_row(k, q, weights);
-    const float *const bias = w.bias + query * tokens, *const regions = w.regions;
-    const __m512 scale = _mm512_set1_ps(w.scale * window_bias_unit);
-    for (int v = 0; v < vectors; ++v) {
-      __m512 score = _mm512_fmadd_ps(weights[v], scale, _mm512_loadu_ps(bias + v * vector));
-      if (regions != nullptr) {
-        const __mmask16 apart =
-            _mm512_cmp_ps_mask(_mm512_loadu_ps(regions + v * vector), _mm512_set1_ps(regions[query]), _CMP_NEQ_UQ);
-        score = _mm512_mask_add_ps(score, apart, score, _mm512_set1_ps(mask_unit));
-      }
-      weights[v] = _mm512_mask_mov_ps(_mm512_set1_ps(minus_infinity), mask_of(tokens, v * vector), score);
-    }
-  }
-
-  void weigh() {
-    const __m512 most = _mm512_set1_ps(_mm512_reduce_max_ps(
-        _mm512_max_ps(_mm512_max_ps(weights[0], weights[1]), _mm512_max_ps(weights[2], weights[3]))));
-    for (int v = 0; v < vectors; ++v) weights[v] = _mm512_sub_ps(weights[v], most);
-    raise_two(weights);
-    inverse = 1.0f / sum_of(weights);
-    if (!drops()) return;
-    alignas(64) float row[block_keys] = {};
-    draw_row(w.draws, tokens, query, 0, tokens, row);
-    for (int v = 0; v < vectors; ++v) factors[v] = _mm512_load_ps(row + v * vector);
-  }
-
-  /// The words of the pairs of keys' weights, before they are divided by their sum, to every `step`-th word.
-  void pair_weights(Word* to, std::int64_t step) const {
-    __m512 kept[vectors];
-    for (int v = 0; v < vectors; ++v) kept[v] = drops() ? _mm512_mul_ps(weights[v], factors[v]) : weights[v];
-    spread_pairs(kept, to, step);
-  }
-
-  void multiply(const PackedRows& dy, const PackedRows& v_rows) { multiply_row(v_rows, dy, products); }
-
-  /// As SlopeBlock::differentiate(): weights after dropout and slopes of the scores to every `step`-th word, and the
-  /// slopes in words of pairs of keys to every `pair_step`-th.
-  void differentiate(float* bias_sums, Word* kept, Word* slope, std::int64_t step, Word* pairs,
-                     std::int64_t pair_step) {
-    __m512 slopes[vectors];
-    for (int v = 0; v < vectors; ++v) {
-      if (drops()) products[v] = _mm512_mul_ps(products[v], factors[v]);
-      weights[v] = _mm512_mul_ps(weights[v], _mm512_set1_ps(inverse));
-      slopes[v] = _mm512_mul_ps(weights[v], products[v]);
-    }
-    const __m512 delta = _mm512_set1_ps(sum_of(slopes));
-    for (int v = 0; v < vectors; ++v) {
-      slopes[v] = _mm512_mul_ps(weights[v], _mm512_sub_ps(products[v], delta));
-      if (drops()) weights[v] = _mm512_mul_ps(weights[v], factors[v]);
-      float* const sum = bias_sums + query * tokens + v * vector;
-      _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), slopes[v]));
-    }
-    spread_values(weights, kept, step);
-    spread_values(slopes, slope, step);
-    spread_pairs(slopes, pairs, pair_step);
-  }
-
- private:
-  static float sum_of(const __m512 (&x)[vectors]) {
-    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(x[0], x[1]), _mm512_add_ps(x[2], x[3])));
-  }
-  /// The products of the rows of all tokens with the last row of others.
-  static void multiply_row(const PackedRows& rows, const PackedRows& of, __m512 (&to)[vectors]) {
-    const auto dot = [&](std::int64_t row) __attribute__((always_inline)) {
-      __m512 sum = _mm512_setzero_ps();
-      for (std::int64_t d = 0; d < rows.width; d += 2 * vector)
-        sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(rows.load(row, d)),
-                               reinterpret_cast<__m512bh>(of.load(query, d)));
-      return sum;
-    };
-    for (int v = 0; v < query / vector; ++v) {
-      __m512 sum[vector];
-#pragma GCC unroll 16
-      for (int i = 0; i < vector; ++i) sum[i] = dot(v * vector + i);
-      to[v] = sums_of_rows(sum);
-    }
-    to[vectors - 1] = _mm512_maskz_mov_ps(1, _mm512_set1_ps(_mm512_reduce_add_ps(dot(query))));
-  }
-  static void spread(const Word* words, int count, Word* to, std::int64_t step) {
-    for (int i = 0; i < count; ++i) to[i * step] = words[i];
-  }
-  static void spread_pairs(const __m512 (&x)[vectors], Word* to, std::int64_t step) {
-    alignas(64) Word words[vectors / 2 * vector];
-    for (int v = 0; v < vectors; v += 2) _mm512_store_si512(words + v / 2 * vector, narrowed(x[v], x[v + 1]));
-    spread(words, (tokens + 1) / 2, to, step);
-  }
-  /// The upper half of a word is of the query behind the last.
-  static void spread_values(const __m512 (&x)[vectors], Word* to, std::int64_t step) {
-    alignas(64) Word words[vectors * vector];
-    for (int v = 0; v < vectors; ++v)
-      _mm512_store_si512(words + v * vector,
-                         _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x[v]))));
-    spread(words, tokens, to, step);
-  }
-};
 
 /// Words from a pair of keys to the next, where queries have one each.
 template <int lanes>
