@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/cpu/isa.h"
 #include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
@@ -237,12 +238,13 @@ struct Tiling {
 
 Tiling tiling_of(std::int64_t m, std::int64_t n) {
   constexpr std::int64_t wanted = 8, min_rows = 84, min_columns = 128;
+  const std::int64_t register_rows = isa() == Isa::v4 ? 14 : 6;
   const auto even = [](std::int64_t size, std::int64_t most, std::int64_t step) {
     const std::int64_t share = ceil_div(size, ceil_div(size, most));
     return ceil_div(share, step) * step;
   };
   std::int64_t rows = gemm_blocks::tile_rows, columns = gemm_blocks::tile_columns;
-  const auto tiling = [&] { return Tiling{even(m, rows, min_rows), even(n, columns, 32)}; };
+  const auto tiling = [&] { return Tiling{even(m, rows, register_rows), even(n, columns, 32)}; };
   while (tiling().count(m, n) < wanted && (rows > min_rows || columns > min_columns)) {
     if (rows > min_rows && (m > rows / 2 || columns <= min_columns))
       rows /= 2;
