@@ -107,7 +107,7 @@ struct Block {
 }  // namespace
 
 void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, bf16* y, std::int64_t y_step,
-                 float* lse, std::int64_t begin, std::int64_t end) {
+                 float* lse, std::int64_t begin, std::int64_t end, RowsAhead ahead) {
   const AttentionProblem& problem = *head.problem;
   const std::int64_t width = problem.width, words = words_of(width), pitch = pitch_of<float>(width);
   // Those of the last block of the piece end last, those of the first begin first.
@@ -139,9 +139,12 @@ void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x,
         for (const SourceRows* next : {&k, &v}) next->fetch(packed, packed + block_keys);
       }
       block.score(head, k_rows + (key - first_key) * words, q_turned, first, key, count);
+      ahead.fetch_some();
       running.weigh(block.scores, problem.dropout > 0 ? block.factors : nullptr, pairs, weights);
+      ahead.fetch_some();
       add_rows({weights, 1, block_lanes}, rounded_up(inside, 8), pairs, v_pairs + (key - first_key) * words, 2 * words,
                pitch, running.fade, weighted, pitch);
+      ahead.fetch_some();
     }
     alignas(64) float most[block_lanes], sums[block_lanes], inverse[block_lanes];
     for (int half = 0; half < 2; ++half) {
@@ -161,52 +164,62 @@ void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x,
 
 namespace {
 
-/// A block of queries as the gradient needs it.
-struct GradBlock : Block {
+/// Queries that the gradients of keys and values are summed over at a time: so many blocks of them.
+constexpr int span_blocks = 4;
+constexpr int span_lanes = span_blocks * block_lanes, span_words = span_lanes / 2;
+/// Keys at a time, so that blocks that do not see them are left out.
+constexpr std::int64_t part_keys = block_lanes;
+
+/// A span of queries as the gradient needs it.
+struct GradSpan : Block {
   Word *q_turned, *q_pairs, *dy_turned, *dy_pairs;
   float *products, *dq;
-  Word *weights, *slopes, *paired_slopes;
-  alignas(64) float lse[block_lanes], delta[block_lanes];
+  Word *weights, *slopes, *paired_slopes;  ///< the first two [key][span_words], the last of a block of queries
+  alignas(64) float lse[span_lanes], delta[span_lanes];
 
-  GradBlock(cpu::Scratch& scratch, std::int64_t width) : Block(scratch) {
+  GradSpan(cpu::Scratch& scratch, std::int64_t width) : Block(scratch) {
     const std::int64_t words = words_of(width);
-    for (Word** part : {&q_turned, &q_pairs, &dy_turned, &dy_pairs}) *part = scratch.take<Word>(block_lanes * words);
-    for (Word** part : {&weights, &slopes, &paired_slopes}) *part = scratch.take<Word>(block_keys * vector);
+    for (Word** part : {&q_turned, &q_pairs, &dy_turned, &dy_pairs}) *part = scratch.take<Word>(span_lanes * words);
+    for (Word** part : {&weights, &slopes}) *part = scratch.take<Word>(block_keys * span_words);
+    paired_slopes = scratch.take<Word>(block_keys * vector);
     products = scratch.take<float>(block_keys * block_lanes);
-    dq = scratch.take<float>(block_lanes * pitch_of<float>(width));
+    dq = scratch.take<float>(span_lanes * pitch_of<float>(width));
   }
 
-  /// The queries from `first` on; lanes behind the last one get no weight.
-  void load(const SourceRows& q, const SourceRows& dy, const SourceRows& y, const float* lses, std::int64_t first) {
+  /// Block `index` of the span, the queries from `first` on; lanes behind the last one get no weight.
+  void load(const SourceRows& q, const SourceRows& dy, const SourceRows& y, const float* lses, std::int64_t first,
+            int index) {
     const std::int64_t width = q.width, inside = std::min<std::int64_t>(block_lanes, q.count - first);
-    turn_words(q, first, q_turned);
-    pack_pairs(q, first, first + block_lanes, q_pairs);
-    turn_words(dy, first, dy_turned);
-    pack_pairs(dy, first, first + block_lanes, dy_pairs);
-    std::fill_n(dq, block_lanes * pitch_of<float>(width), 0.0f);
-    for (std::int64_t i = 0; i < block_lanes; ++i) {
-      lse[i] = i < inside ? lses[first + i] : std::numeric_limits<float>::infinity();
-      delta[i] = i < inside ? dot(dy.x + (first + i) * dy.step, y.x + (first + i) * y.step, width) : 0.0f;
-    }
+    const std::int64_t lane = index * block_lanes, at = lane * words_of(width);
+    turn_words(q, first, q_turned + at);
+    pack_pairs(q, first, first + block_lanes, q_pairs + at);
+    turn_words(dy, first, dy_turned + at);
+    pack_pairs(dy, first, first + block_lanes, dy_pairs + at);
+    std::fill_n(dq + lane * pitch_of<float>(width), block_lanes * pitch_of<float>(width), 0.0f);
+    for (std::int64_t i = 0; i < block_lanes; ++i)
+      lse[lane + i] = i < inside ? lses[first + i] : std::numeric_limits<float>::infinity();
+    for (int half = 0; half < block_lanes; half += vector)
+      _mm512_store_ps(delta + lane + half, dots(dy, y, first + half));
     for (const SourceRows* next : {&q, &dy, &y}) next->fetch(first + block_lanes, first + 2 * block_lanes);
   }
 
-  /// From scores and products dy v of `count` keys to weights after dropout and to slopes of the scores, which are
-  /// multiplied by the scale where they are rounded. Rows of whole tiles behind the last key become zero.
-  void differentiate(std::int64_t count, bool drops, float scale, bool keeps_slopes) {
-    const std::int64_t padded = rounded_up(count, 8);
-    std::fill_n(products + count * block_lanes, (padded - count) * block_lanes, 0.0f);
+  /// From scores and products dy v of `count` keys and block `index` to weights after dropout and to slopes of the
+  /// scores, which are multiplied by the scale where they are rounded. Rows behind the last key become zero, up to a
+  /// multiple of part_keys.
+  void differentiate(std::int64_t count, int index, bool drops, float scale, bool keeps_slopes) {
+    std::fill_n(products + count * block_lanes, count % 2 * block_lanes, 0.0f);
     // Locals: vector stores may change members.
     const float *score = scores, *factor = drops ? factors : nullptr;
     float* product = products;
-    Word *weight = weights, *slope = slopes, *pair = paired_slopes;
-    const __m512 shift[2] = {_mm512_load_ps(lse), _mm512_load_ps(lse + vector)};
-    const __m512 mean[2] = {_mm512_load_ps(delta), _mm512_load_ps(delta + vector)};
+    Word *weight = weights + index * vector, *slope = slopes + index * vector, *pair = paired_slopes;
+    const float *const shifts = lse + index * block_lanes, *const means = delta + index * block_lanes;
+    const __m512 shift[2] = {_mm512_load_ps(shifts), _mm512_load_ps(shifts + vector)};
+    const __m512 mean[2] = {_mm512_load_ps(means), _mm512_load_ps(means + vector)};
     const __m512 scales = _mm512_set1_ps(scale);
     for (std::int64_t j = 0; j < count; j += 2, pair += block_lanes) {
       __m512i of_key[2];
 #pragma GCC unroll 2
-      for (int of = 0; of < 2; ++of, score += block_lanes, product += block_lanes, weight += vector, slope += vector) {
+      for (int of = 0; of < 2; ++of) {
         __m512 w[2], s[2];
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
@@ -225,22 +238,25 @@ struct GradBlock : Block {
         of_key[of] = narrowed(s[0], s[1]);
         _mm512_storeu_si512(weight, narrowed(w[0], w[1]));
         _mm512_storeu_si512(slope, of_key[of]);
+        score += block_lanes, product += block_lanes, weight += span_words, slope += span_words;
       }
       __m512i low, high;
       interleave(of_key[0], of_key[1], low, high);
       _mm512_storeu_si512(pair, low);
       _mm512_storeu_si512(pair + vector, high);
     }
-    const std::int64_t written = rounded_up(count, 2);
-    std::fill_n(weights + written * vector, (padded - written) * vector, Word(0));
-    std::fill_n(slopes + written * vector, (padded - written) * vector, Word(0));
+    for (std::int64_t j = rounded_up(count, 2); j % part_keys != 0; ++j, weight += span_words, slope += span_words) {
+      _mm512_storeu_si512(weight, _mm512_setzero_si512());
+      _mm512_storeu_si512(slope, _mm512_setzero_si512());
+    }
   }
 };
 
 }  // namespace
 
 void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, const AttentionGradRows<bf16>& g,
-                      const float* lse, std::int64_t begin, std::int64_t end, float* dk, float* dv, float* dbias) {
+                      const float* lse, std::int64_t begin, std::int64_t end, float* dk, float* dv, float* dbias,
+                      RowsAhead ahead) {
   const AttentionProblem& problem = *head.problem;
   const auto scale = static_cast<float>(problem.scale);
   const std::int64_t width = problem.width, words = words_of(width), pitch = pitch_of<float>(width);
@@ -251,38 +267,70 @@ void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16
   Word* const k_rows = scratch.take<Word>(rows * words);
   Word* const k_pairs = scratch.take<Word>(rows * words);
   Word* const v_rows = scratch.take<Word>(rows * words);
-  GradBlock block(scratch, width);
+  GradSpan span(scratch, width);
   const SourceRows q{x.q, x.q_step, end, width}, k{x.k, x.k_step, keys, width}, v{x.v, x.v_step, keys, width};
   const SourceRows y{g.y, g.y_step, end, width}, dy{g.dy, g.dy_step, end, width};
   std::int64_t packed = first_key;
-  for (std::int64_t first = begin; first < end; first += block_lanes) {
-    const std::int64_t inside = std::min<std::int64_t>(block_lanes, end - first), pairs = (inside + 1) / 2;
-    block.load(q, dy, y, lse, first);
-    const std::int64_t seen = std::min(keys, visible_keys(head, first));
-    for (std::int64_t key = std::max(first_key, first_visible_key(head, first)); key < seen; key += block_keys) {
-      const std::int64_t count = std::min(block_keys, seen - key), padded = rounded_up(count, 8);
+  for (std::int64_t first = begin; first < end; first += span_lanes) {
+    const std::int64_t inside = std::min<std::int64_t>(span_lanes, end - first), pairs = (inside + 1) / 2;
+    const int blocks = static_cast<int>((inside + block_lanes - 1) / block_lanes);
+    std::int64_t seen_from[span_blocks], seen[span_blocks];
+    for (int b = 0; b < blocks; ++b) {
+      span.load(q, dy, y, lse, first + b * block_lanes, b);
+      seen_from[b] = first_visible_key(head, first + b * block_lanes);
+      seen[b] = std::min(keys, visible_keys(head, first + b * block_lanes));
+    }
+    const std::int64_t last = seen[blocks - 1];
+    for (std::int64_t key = std::max(first_key, seen_from[0]); key < last; key += block_keys) {
+      const std::int64_t most = std::min(block_keys, last - key), padded = rounded_up(most, 8);
       const std::int64_t offset = (key - first_key) * words;
-      if (const std::int64_t needed = rounded_up(key + count, panel_rows<float>); packed < needed) {
+      if (const std::int64_t needed = rounded_up(key + most, panel_rows<float>); packed < needed) {
         const std::int64_t at = (packed - first_key) * words;
         pack_words(k, packed, needed, k_rows + at);
         pack_pairs(k, packed, needed, k_pairs + at);
         pack_words(v, packed, needed, v_rows + at);
+        for (float* sums : {dk, dv}) std::fill_n(sums + packed * pitch, (needed - packed) * pitch, 0.0f);
         packed = needed;
         for (const SourceRows* next : {&k, &v}) next->fetch(packed, packed + block_keys);
       }
-      block.score(head, k_rows + offset, block.q_turned, first, key, count);
-      multiply_words(v_rows + offset, count, width, block.dy_turned, 1.0f, block.products);
-      block.differentiate(count, problem.dropout > 0, scale, dbias != nullptr);
-      add_rows({block.weights, vector, 1}, padded, pairs, block.dy_pairs, 2 * words, pitch, nullptr, dv + key * pitch,
-               pitch);
-      add_rows({block.slopes, vector, 1}, padded, pairs, block.q_pairs, 2 * words, pitch, nullptr, dk + key * pitch,
-               pitch);
-      add_rows({block.paired_slopes, 1, block_lanes}, rounded_up(inside, 8), (count + 1) / 2, k_pairs + offset,
-               2 * words, pitch, nullptr, block.dq, pitch);
-      if (dbias != nullptr) add_bias_slopes(problem, block.products, first, inside, key, count, block.memory, dbias);
+      std::int64_t counts[span_blocks];
+      for (int b = 0; b < blocks; ++b) {
+        const std::int64_t count = counts[b] =
+            seen_from[b] >= key + most ? 0 : std::clamp<std::int64_t>(seen[b] - key, 0, most);
+        if (count == 0) continue;
+        const std::int64_t lane = b * block_lanes, query = first + lane;
+        span.score(head, k_rows + offset, span.q_turned + lane * words, query, key, count);
+        ahead.fetch_some();
+        multiply_words(v_rows + offset, count, width, span.dy_turned + lane * words, 1.0f, span.products);
+        ahead.fetch_some();
+        span.differentiate(count, b, problem.dropout > 0, scale, dbias != nullptr);
+        ahead.fetch_some();
+        const std::int64_t rows_here = std::min<std::int64_t>(block_lanes, inside - lane);
+        add_rows({span.paired_slopes, 1, block_lanes}, rounded_up(rows_here, 8), (count + 1) / 2, k_pairs + offset,
+                 2 * words, pitch, nullptr, span.dq + lane * pitch, pitch);
+        ahead.fetch_some();
+        if (dbias != nullptr) add_bias_slopes(problem, span.products, query, rows_here, key, count, span.memory, dbias);
+      }
+      for (std::int64_t part = 0; part < padded; part += part_keys) {
+        int low = 0, high = blocks;
+        while (low < blocks && counts[low] <= part) ++low;
+        while (high > low && counts[high - 1] <= part) --high;
+        if (low == high) continue;
+        const std::int64_t from = low * vector, terms = std::min<std::int64_t>(high * vector, pairs) - from;
+        const std::int64_t at = part * span_words + from, row = (key + part) * pitch;
+        add_rows({span.weights + at, span_words, 1}, std::min(part_keys, padded - part), terms,
+                 span.dy_pairs + from * 2 * words, 2 * words, pitch, nullptr, dv + row, pitch);
+        add_rows({span.slopes + at, span_words, 1}, std::min(part_keys, padded - part), terms,
+                 span.q_pairs + from * 2 * words, 2 * words, pitch, nullptr, dk + row, pitch);
+      }
     }
     for (std::int64_t i = 0; i < inside; ++i)
-      store_rounded(block.dq + i * pitch, 1.0f, width, g.dq + (first + i) * g.dq_step);
+      store_rounded(span.dq + i * pitch, 1.0f, width, g.dq + (first + i) * g.dq_step);
+  }
+  // Keys that no query sees.
+  for (float* sums : {dk, dv}) {
+    std::fill_n(sums, first_key * pitch, 0.0f);
+    std::fill_n(sums + packed * pitch, (rounded_up(problem.keys, panel_rows<float>) - packed) * pitch, 0.0f);
   }
 }
 
@@ -298,7 +346,7 @@ bool multiplies_bf16_pairs() { return false; }
 void attend_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, bf16*, std::int64_t, float*, std::int64_t,
                  std::int64_t) {}
 void attend_grad_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, const AttentionGradRows<bf16>&,
-                      const float*, std::int64_t, std::int64_t, float*, float*, float*) {}
+                      const float*, std::int64_t, std::int64_t, float*, float*, float*, RowsAhead) {}
 
 #endif
 

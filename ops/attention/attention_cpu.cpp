@@ -213,7 +213,13 @@ void attention(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const
       const AttentionRows<T> x(a, n, h);
       T* const into = head_of<T>(y, n, h);
       if constexpr (std::is_same_v<T, bf16>)
-        if (multiplies_bf16_pairs()) return attend_bf16(head, x, into, y.strides()[1], sums, begin, end);
+        if (multiplies_bf16_pairs()) {
+          RowsAhead ahead;
+          if (pieces == 1 && index + 1 < heads)
+            for (const Tensor* next : {&a.q, &a.k, &a.v})
+              ahead.add(*next, (index + 1) / a.heads(), (index + 1) % a.heads());
+          return attend_bf16(head, x, into, y.strides()[1], sums, begin, end, ahead);
+        }
       HEARTH_ISA_CALL(attend<T>, head, x, into, y.strides()[1], sums, begin, end);
     });
   });

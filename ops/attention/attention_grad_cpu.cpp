@@ -248,11 +248,23 @@ class GradientPieces {
                                     head_of<T>(gradients_.dq, n, h),
                                     gradients_.dq.strides()[1]};
     const P* const lse = lse_.data<P>() + index * a_.queries();
-    std::fill_n(sums, 2 * padded_, P(0));
     const AttentionRows<T> x(a_, n, h);
     if constexpr (std::is_same_v<T, bf16>)
-      if (multiplies_bf16_pairs()) return attend_grad_bf16(head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
+      if (multiplies_bf16_pairs())
+        return attend_grad_bf16(head, x, rows, lse, begin, end, sums, sums + padded_, dbias, rows_ahead(index));
+    std::fill_n(sums, 2 * padded_, P(0));
     HEARTH_ISA_CALL(attend_grad<T>, head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
+  }
+
+  /// Results of a head, and what the next one begins with.
+  RowsAhead rows_ahead(std::int64_t index) const {
+    RowsAhead ahead;
+    const std::int64_t next = index + (gradients_.dbias.defined() ? groups_ : 1), heads = a_.heads();
+    if (pieces_ > 1 || next >= heads * a_.batch()) return ahead;
+    for (const Tensor* x : {&a_.q, &a_.k, &a_.v, &y_, &dy_}) ahead.add(*x, next / heads, next % heads);
+    for (const Tensor* x : {&gradients_.dq, &gradients_.dk, &gradients_.dv})
+      ahead.add(*x, index / heads, index % heads);
+    return ahead;
   }
 
   /// The first share's sum of the bias's gradient becomes that of all, added in order.

@@ -98,13 +98,45 @@ struct AttentionGradRows {
   std::int64_t dq_step;
 };
 
+/// Rows that are asked for while a head is computed: those of the next one, which come from main memory, and results'.
+/// They lie too far apart for the processor to foresee them.
+class RowsAhead {
+ public:
+  /// Those of head h of sample n of x [N, T, H, D].
+  void add(const Tensor& x, std::int64_t n, std::int64_t h) {
+    runs_[count_++] = {head_of<bf16>(x, n, h), x.strides()[1], x.dim(1), x.dim(3)};
+  }
+  /// Asks for a few more of each, to be in the second cache when they are needed. While many are on their way, what is
+  /// computed waits.
+  void fetch_some() {
+    constexpr std::int64_t some = 4;
+    for (int i = 0; i < count_; ++i) {
+      const Run& run = runs_[i];
+      for (std::int64_t t = asked_; t < std::min(asked_ + some, run.rows); ++t)
+        for (std::int64_t d = 0; d < run.width; d += 32) __builtin_prefetch(run.x + t * run.step + d, 0, 2);
+    }
+    asked_ += some;
+  }
+
+ private:
+  struct Run {
+    const bf16* x;
+    std::int64_t step, rows, width;
+  };
+  Run runs_[8];
+  int count_ = 0;
+  std::int64_t asked_ = 0;
+};
+
 /// Whether attention in bf16 is made of the processor's products of pairs of bf16: attend_bf16() instead of attend() of
-/// attention_cpu.cpp, attend_grad_bf16() instead of attend_grad() of attention_grad_cpu.cpp.
+/// attention_cpu.cpp, attend_grad_bf16() instead of attend_grad() of attention_grad_cpu.cpp. dk and dv
+/// are written, not added to.
 bool multiplies_bf16_pairs();
 void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, bf16* y, std::int64_t y_step,
-                 float* lse, std::int64_t begin, std::int64_t end);
+                 float* lse, std::int64_t begin, std::int64_t end, RowsAhead ahead);
 void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, const AttentionGradRows<bf16>& g,
-                      const float* lse, std::int64_t begin, std::int64_t end, float* dk, float* dv, float* dbias);
+                      const float* lse, std::int64_t begin, std::int64_t end, float* dk, float* dv, float* dbias,
+                      RowsAhead ahead);
 
 /// Pieces of parallel work that there are about, where a problem is large enough.
 inline constexpr std::int64_t wanted_pieces = 32;

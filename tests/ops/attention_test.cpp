@@ -73,9 +73,7 @@ OP_TEST(AttentionScale) {
   check_plain({1, 6, 9, 2, 5}, {.causal = true, .scale = -0.1});
 }
 
-OP_TEST(AttentionOfPaddedKeys) {
-  const Case c{5, 9, 70, 2, 12};
-  const std::vector<double> lengths{70, 1, 65, 0, 33};
+void check_padded(const Case& c, const std::vector<double>& lengths) {
   for (const bool causal : {false, true}) {
     const Naive naive{.c = c, .causal = causal, .offset = causal ? 60 : 0, .lengths = lengths};
     check(
@@ -94,8 +92,13 @@ OP_TEST(AttentionOfPaddedKeys) {
   }
 }
 
+OP_TEST(AttentionOfPaddedKeys) {
+  check_padded({5, 9, 70, 2, 12}, {70, 1, 65, 0, 33});
+  check_padded({4, 150, 150, 1, 8}, {150, 40, 0, 100});
+}
+
 OP_TEST(AttentionBias) {
-  for (const Case& c : {Case{3, 7, 9, 2, 8}, {9, 49, 49, 2, 8}, {2, 70, 130, 1, 11}})
+  for (const Case& c : {Case{3, 7, 9, 2, 8}, {9, 49, 49, 2, 8}, {2, 70, 130, 1, 11}, {1, 150, 170, 1, 40}})
     for (const bool shared : {false, true})
       for (const Width width : {Width::site, Width::wide}) {
         const Shape shape{shared ? 1 : c.h, c.tq, c.tk};
