@@ -41,9 +41,17 @@ void log_sum_exp(const T* x, std::int64_t cols, P& max_out, P& log_sum_out) {
     const P value = cpu::load(x + i);
     most = value > most ? value : most;
   }
+  // Sums come from a cache and keep the processor busy: meanwhile the next row comes from memory.
+  constexpr std::int64_t run = 2048 / sizeof(T), line = 64 / sizeof(T);
   P sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < cols; ++c) sum += cpu::math::exp_of_negative(cpu::load(x + c) - most);
+  for (std::int64_t first = 0; first < cols; first += run) {
+    const std::int64_t end = std::min(cols, first + run);
+    for (std::int64_t c = first; c < end; c += line) __builtin_prefetch(x + cols + c, 0, 2);
+    P part = 0;
+#pragma omp simd reduction(+ : part)
+    for (std::int64_t c = first; c < end; ++c) part += cpu::math::exp_of_negative(cpu::load(x + c) - most);
+    sum += part;
+  }
   max_out = most;
   log_sum_out = static_cast<P>(std::log(static_cast<double>(sum)));
 }
@@ -52,11 +60,11 @@ template <class T, class P>
 void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
                   std::int64_t ignored, P* most, P* log_sum, P* losses) {
   for (std::int64_t r = 0; r < rows; ++r, x += cols) {
-    log_sum_exp(x, cols, most[r], log_sum[r]);
     if (labels[r] == ignored) {
-      losses[r] = P(0);
+      most[r] = log_sum[r] = losses[r] = P(0);
       continue;
     }
+    log_sum_exp(x, cols, most[r], log_sum[r]);
     const P top = most[r];
     P loss = log_sum[r] - (cpu::load(x + labels[r]) - top);
     if (smoothing != P(0)) {
