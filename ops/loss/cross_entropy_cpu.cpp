@@ -12,6 +12,8 @@
 #include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "ops/loss/cross_entropy.h"
+#include "ops/loss/cross_entropy_bf16.h"
+#include "ops/matmul/amx.h"
 
 namespace hearth {}
 
@@ -26,6 +28,13 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 // The largest element of a row, and the logarithm of the sum of exp(x - largest).
 template <class T, class P>
 void log_sum_exp(const T* x, std::int64_t cols, P& max_out, P& log_sum_out) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (cpu::amx::has_bf16_vectors()) {
+      P total;
+      sum_exponentials_bf16(x, cols, max_out, total);
+      log_sum_out = static_cast<P>(std::log(static_cast<double>(total)));
+      return;
+    }
   constexpr P lowest = -std::numeric_limits<P>::infinity();
   using Vector = typename Lanes<P>::Vector;
   const Vector start = Vector{} + lowest;
@@ -90,9 +99,13 @@ void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, 
     }
     const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * row_weight);
     const P at_label = cpu::math::exp_of_negative((cpu::load(x + labels[r]) - top) - log_total);
+    if (std::is_same_v<T, bf16> && cpu::amx::has_bf16_vectors()) {
+      if constexpr (std::is_same_v<T, bf16>) exponential_slopes_bf16(x, cols, top, log_total, even, factor, dx);
+    } else {
 #pragma omp simd
-    for (std::int64_t c = 0; c < cols; ++c)
-      cpu::store(dx + c, (cpu::math::exp_of_negative((cpu::load(x + c) - top) - log_total) - even) * factor);
+      for (std::int64_t c = 0; c < cols; ++c)
+        cpu::store(dx + c, (cpu::math::exp_of_negative((cpu::load(x + c) - top) - log_total) - even) * factor);
+    }
     cpu::store(dx + labels[r], (at_label - even - (P(1) - smoothing)) * factor);
   }
 }

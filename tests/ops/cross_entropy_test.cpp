@@ -11,7 +11,10 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/memory/memory.h"
+#include "core/random.h"
 #include "ops/linear/linear.h"
+#include "ops/loss/cross_entropy_bf16.h"
+#include "ops/matmul/amx.h"
 #include "ops/norm/layer_norm.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
@@ -152,6 +155,35 @@ TEST(CrossEntropyEdges, ResultIsWide) {
   EXPECT_EQ(cross_entropy(Tensor::zeros({2, 4}, DType::bf16), labels).dtype(), DType::f32);
   EXPECT_EQ(cross_entropy(Tensor::zeros({2, 4}, DType::f64), labels).dtype(), DType::f64);
   EXPECT_NEAR(cross_entropy(Tensor::zeros({2, 4}), labels).item(), std::log(4.0), 1e-6);
+}
+
+// Rows of bf16 by the processor's own instructions: whole vectors, and what is left of one.
+TEST(CrossEntropy, RowsOfBf16) {
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "no bf16 vectors";
+  for (const std::int64_t count : {1, 31, 32, 33, 64, 95, 200}) {
+    Random random(1, static_cast<std::uint64_t>(count));
+    std::vector<bf16> x, dx(static_cast<std::size_t>(count) + 1, bf16(7.0f));
+    for (std::int64_t i = 0; i < count; ++i) x.emplace_back(static_cast<float>(20 * random.normal()));
+    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (const bf16 value : x) most = std::max(most, static_cast<double>(static_cast<float>(value)));
+    for (const bf16 value : x) sum += std::exp(static_cast<double>(static_cast<float>(value)) - most);
+    float found_most = 0, found_sum = 0;
+    kernels::sum_exponentials_bf16(x.data(), count, found_most, found_sum);
+    EXPECT_EQ(found_most, most) << count;
+    EXPECT_NEAR(found_sum, sum, 1e-6 * sum) << count;
+    const auto log_sum = static_cast<float>(std::log(sum));
+    kernels::exponential_slopes_bf16(x.data(), count, found_most, log_sum, 0.125f, 3.0f, dx.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double p = std::exp(static_cast<double>(static_cast<float>(x[i])) - most - log_sum);
+      EXPECT_NEAR(static_cast<float>(dx[i]), 3 * (p - 0.125), 0.004 * std::abs(3 * (p - 0.125)) + 1e-5) << count;
+    }
+    EXPECT_EQ(static_cast<float>(dx.back()), 7.0f) << count;
+    // One that is no number makes the sum none, and does not become the largest.
+    x[x.size() / 2] = bf16(std::numeric_limits<float>::quiet_NaN());
+    kernels::sum_exponentials_bf16(x.data(), count, found_most, found_sum);
+    EXPECT_TRUE(std::isnan(found_sum)) << count;
+    EXPECT_FALSE(std::isnan(found_most)) << count;
+  }
 }
 
 TEST(CrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {
