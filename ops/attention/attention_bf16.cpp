@@ -312,6 +312,7 @@ void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16
         if (dbias != nullptr) add_bias_slopes(problem, span.products, query, rows_here, key, count, span.memory, dbias);
       }
       for (std::int64_t part = 0; part < padded; part += part_keys) {
+        // Blocks see from and up to keys that do not go back, so that those between two that see the part do.
         int low = 0, high = blocks;
         while (low < blocks && counts[low] <= part) ++low;
         while (high > low && counts[high - 1] <= part) --high;

@@ -54,7 +54,7 @@ struct WindowBlock {
   Part factors_part() { return {factors, drops() ? rounded_up(w.tokens + 1, block_keys) * lanes : 0}; }
 
   /// The scores of the queries from `first` on. Where keys are odd, there is one more of no weight.
-  void score(const PackedRows& q, const PackedRows& k, std::int64_t first, const RowsAhead (&ahead)[2]) {
+  void score(const PackedRows& q, const PackedRows& k, std::int64_t first, const TokensAhead (&ahead)[2]) {
     turn_words<lanes>(q, first, q_turned);
     if (w.regions == nullptr)
       score_turned<false>(k, first, ahead);
@@ -67,7 +67,7 @@ struct WindowBlock {
   /// f(place, exponentials) for pairs of keys of the scores, and `inverse` one over their sums. `place` is that of the
   /// even key's scores.
   template <class F>
-  HEARTH_ALWAYS_INLINE void each_pair(const RowsAhead& ahead, const F& f) {
+  HEARTH_ALWAYS_INLINE void each_pair(const TokensAhead& ahead, const F& f) {
     const float* const all = scores;
     const std::int64_t end = rounded_up(w.tokens, 2) * lanes;
     __m512 largest[vectors], total[vectors] = {};
@@ -88,7 +88,7 @@ struct WindowBlock {
   }
 
   /// The words of the pairs of keys' weights, before they are divided by their sums: [pairs][pitch].
-  void pair_weights(Word* to, std::int64_t pitch, const RowsAhead& ahead) {
+  void pair_weights(Word* to, std::int64_t pitch, const TokensAhead& ahead) {
     const float* const factor = drops() ? factors : nullptr;
     each_pair(ahead, [&](std::int64_t at, __m512(&x)[2 * vectors]) {
       if (factor != nullptr)
@@ -102,7 +102,7 @@ struct WindowBlock {
 
  private:
   template <bool mixes>
-  void score_turned(const PackedRows& k, std::int64_t first, const RowsAhead (&ahead)[2]) {
+  void score_turned(const PackedRows& k, std::int64_t first, const TokensAhead (&ahead)[2]) {
     const float *const bias = w.bias + first * w.tokens, *const regions = w.regions;
     float *const all = scores, *const largest = most;
     const __m512 scale = _mm512_set1_ps(w.scale * window_bias_unit), apart = _mm512_set1_ps(mask_unit);
@@ -128,7 +128,7 @@ struct WindowBlock {
             }
             _mm512_store_ps(largest + v * vector, up);
           }
-          for (const RowsAhead& rows : ahead) rows.fetch(j, inside);
+          for (const TokensAhead& rows : ahead) rows.fetch(j, inside);
         });
   }
   void draw(std::int64_t first) {
@@ -174,7 +174,7 @@ void attend_in_blocks(const Window<bf16>& w, const QueryBlocks& blocks, const Wi
   pack_pairs(gather_part(w, 2, v_rows), 0, 2 * pairs, v_pairs);
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
     if (blocks.alone(first)) break;
-    const auto once = [&](const RowsAhead& soon) { return first == 0 ? soon : RowsAhead(); };
+    const auto once = [&](const TokensAhead& soon) { return first == 0 ? soon : TokensAhead(); };
     LastQuery last(w);
     if (blocks.last_alone) last.score(q, k);
     block.score(q, k, first, {once(part_ahead(next, next.qkv, 1)), once({y, w.channels, w.pixels, w.width})});
@@ -207,7 +207,7 @@ struct SlopeBlock : WindowBlock<lanes> {
   Part slopes_part(std::int64_t pitch) { return {paired_slopes, (w.tokens + 1) / 2 * pitch}; }
 
   /// Scores become exponentials, and beside them come the products of the values with dy.
-  void multiply(const PackedRows& dy, const PackedRows& v_rows, std::int64_t first, const RowsAhead (&ahead)[3]) {
+  void multiply(const PackedRows& dy, const PackedRows& v_rows, std::int64_t first, const TokensAhead (&ahead)[3]) {
     float *const score = scores, *const product = products;
     Base::each_pair(ahead[0], [&](std::int64_t at, __m512(&x)[2 * vectors]) {
 #pragma GCC unroll 6
@@ -231,7 +231,7 @@ struct SlopeBlock : WindowBlock<lanes> {
             }
             _mm512_store_ps(sums + v * vector, total);
           }
-          for (const RowsAhead& rows : {ahead[1], ahead[2]}) rows.fetch(j, inside);
+          for (const TokensAhead& rows : {ahead[1], ahead[2]}) rows.fetch(j, inside);
         });
     if (Base::drops()) drop_products();
     for (int v = 0; v < vectors; ++v)
@@ -331,7 +331,7 @@ void differentiate_in_blocks(const Window<bf16>& w, const QueryBlocks& blocks, c
   };
   for (std::int64_t first = 0; first < w.tokens; first += lanes) {
     if (blocks.alone(first)) break;
-    const auto once = [&](const RowsAhead& soon) { return first == 0 ? soon : RowsAhead(); };
+    const auto once = [&](const TokensAhead& soon) { return first == 0 ? soon : TokensAhead(); };
     LastQuery last(w);
     if (blocks.last_alone) last.score(q, k);
     block.score(q, k, first, {once(part_ahead(next, next.qkv, 1)), once(part_ahead(w, g.dqkv, 0))});

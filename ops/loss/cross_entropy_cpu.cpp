@@ -86,6 +86,16 @@ void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std
   }
 }
 
+// dx = (exp((x - most) - log_sum) - even) * factor.
+template <class T, class P>
+void exponential_slopes(const T* x, std::int64_t cols, P most, P log_sum, P even, P factor, T* dx) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (cpu::amx::has_bf16_vectors()) return exponential_slopes_bf16(x, cols, most, log_sum, even, factor, dx);
+#pragma omp simd
+  for (std::int64_t c = 0; c < cols; ++c)
+    cpu::store(dx + c, (cpu::math::exp_of_negative((cpu::load(x + c) - most) - log_sum) - even) * factor);
+}
+
 template <class T, class P>
 void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
                      std::int64_t ignored, const P* most, const P* log_sum, const P* scale, std::int64_t scale_step,
@@ -99,13 +109,7 @@ void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, 
     }
     const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * row_weight);
     const P at_label = cpu::math::exp_of_negative((cpu::load(x + labels[r]) - top) - log_total);
-    if (std::is_same_v<T, bf16> && cpu::amx::has_bf16_vectors()) {
-      if constexpr (std::is_same_v<T, bf16>) exponential_slopes_bf16(x, cols, top, log_total, even, factor, dx);
-    } else {
-#pragma omp simd
-      for (std::int64_t c = 0; c < cols; ++c)
-        cpu::store(dx + c, (cpu::math::exp_of_negative((cpu::load(x + c) - top) - log_total) - even) * factor);
-    }
+    exponential_slopes(x, cols, top, log_total, even, factor, dx);
     cpu::store(dx + labels[r], (at_label - even - (P(1) - smoothing)) * factor);
   }
 }
