@@ -9,6 +9,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
+#include "ops/attention/window_problem_cpu.h"
 #include "ops/candidates.h"
 #include "ops/index/index.h"
 #include "ops/matmul/amx.h"
@@ -310,6 +311,19 @@ TEST(WindowAttention, NotANumberStaysInItsWindow) {
 }
 
 // A bias of -infinity takes a key's weight, whole blocks of queries and what is left of them.
+// Windows of 49 are a block of three vectors and the last query, which the tests of Swin's shapes then run.
+TEST(WindowAttention, CutsWindowsIntoBlocks) {
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16 products";
+  const auto lanes = [](std::int64_t tokens) { return kernels::window_blocks_bf16(tokens).lanes; };
+  EXPECT_EQ(lanes(16), 16);
+  EXPECT_EQ(lanes(36), 48);
+  EXPECT_EQ(lanes(49), 48);
+  EXPECT_EQ(lanes(64), 32);
+  EXPECT_EQ(lanes(144), 48);
+  EXPECT_TRUE(kernels::window_blocks_bf16(49).last_alone);
+  EXPECT_FALSE(kernels::window_blocks_bf16(144).last_alone);
+}
+
 TEST(WindowAttention, HidesKeysByTheirBiases) {
   for (const std::int64_t window : {4, 5, 6, 7, 8}) {
     const Case c{1, window, window, 1, 8, window, 0};
