@@ -4,6 +4,8 @@
 #include <array>
 #include <ostream>
 
+#include "core/text_stream.h"
+
 namespace hearth {
 namespace {
 

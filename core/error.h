@@ -3,11 +3,14 @@
 // exit code that the command line maps it to (CONTRACT of the `hearth` program).
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "core/export.h"
-#include "core/text_stream.h"
 
 namespace hearth {
 
@@ -44,19 +47,53 @@ HEARTH_ERROR_CLASS(PeerError, "peer", 6)           ///< another rank failed, or 
 HEARTH_ERROR_CLASS(InternalError, "internal", 70)  ///< a defect of Hearth or of a library below it
 #undef HEARTH_ERROR_CLASS
 
+namespace detail {
+
+/// A part of a text with its type erased, so that texts are put together in one place.
+struct TextPart {
+  const void* value;
+  void (*write)(std::ostream& out, const void* value);
+};
+
+HEARTH_API void write_characters(std::ostream& out, const void* value);
+template <class T>
+void write_part(std::ostream& out, const void* value) {
+  out << *static_cast<const T*>(value);
+}
+template <class T>
+TextPart part_of(const T& value) {
+  if constexpr (std::is_array_v<T>)
+    return {value, write_characters};
+  else if constexpr (std::is_function_v<T>)  // a manipulator
+    return {reinterpret_cast<const void*>(&value), [](std::ostream& out, const void* function) {
+              out << reinterpret_cast<T*>(const_cast<void*>(function));
+            }};
+  else
+    return {std::addressof(value), write_part<T>};
+}
+
+HEARTH_API std::string join_parts(const TextPart* parts, std::size_t count);
+
+template <class ErrorType, class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void throw_joined(const Parts&... parts) {
+  const TextPart all[] = {part_of(parts)...};
+  throw ErrorType(join_parts(all, sizeof...(parts)));
+}
+
+}  // namespace detail
+
 /// The parts written one after the other, as with operator<<, in no country's way.
 template <class... Parts>
 std::string join_text(const Parts&... parts) {
-  TextStream out;
-  (out << ... << parts);
-  return out.str();
+  const detail::TextPart all[] = {detail::part_of(parts)...};
+  return detail::join_parts(all, sizeof...(parts));
 }
 
 }  // namespace hearth
 
 /// Throws ErrorType with the joined parts unless `condition` holds. Active in every build type.
-#define HEARTH_CHECK(ErrorType, condition, ...)                    \
-  do {                                                             \
-    if (!(condition)) [[unlikely]]                                 \
-      throw ::hearth::ErrorType(::hearth::join_text(__VA_ARGS__)); \
+#define HEARTH_CHECK(ErrorType, condition, ...)                           \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]]                                        \
+      ::hearth::detail::throw_joined<::hearth::ErrorType>(__VA_ARGS__);   \
   } while (false)

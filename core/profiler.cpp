@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/origin.h"
 #include "core/profiler_spans.h"
+#include "core/text_stream.h"
 #include "core/thread_object.h"
 
 namespace hearth::profiler {

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/printable.h"
+#include "core/text_stream.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

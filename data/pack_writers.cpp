@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "core/text_stream.h"
 #include "data/formats/example.h"
 #include "data/formats/record_file.h"
 #include "data/formats/records.h"

@@ -112,4 +112,13 @@ Tensor load_input(const std::string& path, const ImageFolderOptions& files, cons
   return input;
 }
 
+ChannelStatistics manifest_statistics(const Json& manifest) {
+  const auto numbers = [&](const char* key) {
+    std::vector<double> values;
+    for (const Json& number : manifest.at(key).items()) values.push_back(number.as_number());
+    return values;
+  };
+  return {numbers("mean"), numbers("std")};
+}
+
 }  // namespace hearth::data

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/io/json_text.h"
 #include "core/tensor.h"
 #include "data/dataset.h"
 #include "data/transforms/transforms.h"
@@ -40,5 +41,8 @@ void prepare_file(const std::string& path, const ImageFolderOptions& files, cons
 /// The same as f32 [1, H, W, C].
 Tensor load_input(const std::string& path, const ImageFolderOptions& files, const ImageDataset& dataset,
                   const Transforms& eval_transforms);
+
+/// "mean" and "std" of a packed set's manifest.
+ChannelStatistics manifest_statistics(const Json& manifest);
 
 }  // namespace hearth::data

@@ -5,19 +5,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/initial.h"
 #include "ops/attention/window_attention.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
 namespace {
 
-// The authors, timm and torchvision cut this normal at the values -2 and 2, a hundred deviations away: nothing is cut.
-constexpr double start_deviation = 0.02;
-constexpr double norm_eps = 1e-5;
-
-nn::LinearOptions starting(Activation activation = Activation::none) {
-  return {.activation = activation, .weight_init = nn::init::normal(start_deviation), .bias_init = nn::init::zeros()};
-}
+constexpr double swin_norm_eps = 1e-5;
 
 /// The options with what the size means where nothing else is given.
 SwinOptions completed(SwinOptions options) {
@@ -68,12 +63,12 @@ class WindowedAttention : public nn::Module {
       : heads_(heads),
         window_(options.window),
         shift_(shift),
-        qkv_(width, checked_mul(3, width, "swin width"), starting()),
-        proj_(width, width, starting()),
+        qkv_(width, checked_mul(3, width, "swin width"), initial_linear()),
+        proj_(width, width, initial_linear()),
         dropout_(options.attention_dropout) {
     const std::int64_t side = 2 * window_ - 1;
     table_ = Tensor::zeros({side * side, heads});
-    parameter("relative_position_bias_table", table_, nn::init::normal(start_deviation));
+    parameter("relative_position_bias_table", table_, nn::init::normal(initial_deviation));
     register_module("qkv", qkv_);
     register_module("proj", proj_);
     register_module("dropout", dropout_);
@@ -98,15 +93,15 @@ class WindowedAttention : public nn::Module {
 class Block : public nn::Module {
  public:
   Block(const SwinOptions& options, std::int64_t width, std::int64_t heads, std::int64_t shift, double drop_path)
-      : norm1_(width, norm_eps, true),
+      : norm1_(width, swin_norm_eps, true),
         attention_(options, width, heads, shift),
-        norm2_(width, norm_eps, true),
+        norm2_(width, swin_norm_eps, true),
         dropout_(options.dropout),
         path_(drop_path) {
     const auto hidden = static_cast<std::int64_t>(static_cast<double>(width) * options.mlp_ratio);
-    mlp_.add_named<nn::Linear>("0", width, hidden, starting(Activation::gelu));
+    mlp_.add_named<nn::Linear>("0", width, hidden, initial_linear(Activation::gelu));
     mlp_.add_named<nn::Dropout>("2", options.dropout);
-    mlp_.add_named<nn::Linear>("3", hidden, width, starting());
+    mlp_.add_named<nn::Linear>("3", hidden, width, initial_linear());
     register_module("norm1", norm1_);
     register_module("attn", attention_);
     register_module("norm2", norm2_);
@@ -134,7 +129,7 @@ class Block : public nn::Module {
 class MergingNorm : public nn::LayerNorm {
  public:
   explicit MergingNorm(std::int64_t width) : LayerNorm(checked_mul(4, width, "swin width")) {}
-  Tensor forward(const Tensor& x) override { return merge_layer_norm(x, weight, bias, norm_eps, true); }
+  Tensor forward(const Tensor& x) override { return merge_layer_norm(x, weight, bias, swin_norm_eps, true); }
 };
 
 /// 2x2 tokens become one of twice the channels.
@@ -142,7 +137,7 @@ class PatchMerging : public nn::Module {
  public:
   explicit PatchMerging(std::int64_t width)
       : reduction_(checked_mul(4, width, "swin width"), checked_mul(2, width, "swin width"),
-                   {.bias = false, .weight_init = nn::init::normal(start_deviation)}),
+                   {.bias = false, .weight_init = nn::init::normal(initial_deviation)}),
         norm_(width) {
     register_module("reduction", reduction_);
     register_module("norm", norm_);
@@ -246,7 +241,7 @@ Swin::Swin(const SwinOptions& given) : options_(checked(given)) {
   if (options.absolute_positions) {
     const std::int64_t side = options.image_size / options.patch;
     positions_ = Tensor::zeros({1, side * side, options.width});
-    parameter("absolute_pos_embed", positions_, nn::init::normal(start_deviation));
+    parameter("absolute_pos_embed", positions_, nn::init::normal(initial_deviation));
   }
   features_.add<PatchEmbedding>(options, positions_);
   const std::int64_t blocks_in_all = std::accumulate(options.depths.begin(), options.depths.end(), std::int64_t{0});
@@ -266,7 +261,7 @@ Swin::Swin(const SwinOptions& given) : options_(checked(given)) {
   register_module("features", features_);
   norm_ = std::make_unique<nn::LayerNorm>(width);
   register_module("norm", *norm_);
-  head_ = std::make_unique<nn::Linear>(width, options.classes, starting());
+  head_ = std::make_unique<nn::Linear>(width, options.classes, initial_linear());
   register_module("head", *head_);
 }
 

@@ -34,7 +34,7 @@ void exchange_piece(T* a, T* b, std::int64_t n) {
 namespace hearth::kernels {
 
 namespace {
-constexpr std::int64_t piece_elements = 65536;
+constexpr std::int64_t blend_elements = 65536;
 }
 
 template <class T>
@@ -50,7 +50,7 @@ void blend(cpu::Stream&, const Tensor& average, const Tensor& values, const Stag
     T* target = average.data<T>();
     const T* source = values.data<T>();
     const T weight = static_cast<T>(staged.value());
-    cpu::parallel_for(values.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(values.size(), blend_elements, [&](std::int64_t begin, std::int64_t end) {
       blend(target + begin, source + begin, end - begin, weight);
     });
   });
@@ -60,7 +60,7 @@ void exchange(cpu::Stream&, const Tensor& a, const Tensor& b) {
   visit_dtype("ema", a.dtype(), FullFloats{}, [&]<class T>() {
     T* first = a.data<T>();
     T* second = b.data<T>();
-    cpu::parallel_for(a.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(a.size(), blend_elements, [&](std::int64_t begin, std::int64_t end) {
       HEARTH_ISA_CALL(exchange_piece<T>, first + begin, second + begin, end - begin);
     });
   });

@@ -185,7 +185,7 @@ Json read_list(const Field& field, const Json& node, const std::string& pointer,
 
 /// Stores a value in its member of `options`; the result has every key.
 Json read_field(const Field& field, const Json& node, const std::string& pointer, Reading& reading, void* options) {
-  void* const member = field.member(options);
+  void* const member = field.member_of(options);
   const std::size_t before = reading.faults.size();
   const bool is_null = field.nullable && node.is_null();
   Json result = is_null      ? node
@@ -198,7 +198,7 @@ Json read_field(const Field& field, const Json& node, const std::string& pointer
 }
 
 Json load_field(const Field& field, const void* options) {
-  const void* member = field.member(const_cast<void*>(options));
+  const void* member = field.member_of(const_cast<void*>(options));
   if (field.kind == Field::Kind::object) return field.object->load(member);
   Json value = field.load(member);
   return has_word_numbers(field) ? numbers_to_words(field, std::move(value)) : value;
@@ -276,6 +276,60 @@ std::string Field::expected() const {
   }
   text += element_text(*this, list);
   return nullable ? text + " or null" : text;
+}
+
+Limits::~Limits() = default;
+
+FieldList::FieldList(std::shared_ptr<void> (*make)()) : schema_(std::make_shared<Schema>()), sample_(make()) {
+  schema_->make_ = make;
+}
+
+Field& FieldList::add(Field::Kind kind, std::string_view name, std::ptrdiff_t offset, const MemberType& type,
+                      const Limits& limits, std::string_view doc) {
+  Field field;
+  field.name = name;
+  field.doc = doc;
+  field.kind = kind;
+  field.offset = offset;
+  field.list = type.list;
+  field.nullable = type.nullable;
+  field.words_are_numbers = !type.text;
+  field.limits = limits;
+  if (type.count > 0) field.limits.min_items = field.limits.max_items = type.count;
+  field.least = type.least;
+  field.greatest = type.greatest;
+  field.store = type.store;
+  field.load = type.load;
+  return schema_->add(std::move(field));
+}
+
+void FieldList::add_object(std::string_view name, std::ptrdiff_t offset, std::shared_ptr<const Schema> object,
+                           std::string_view doc) {
+  Field field;
+  field.name = name;
+  field.doc = doc;
+  field.kind = Field::Kind::object;
+  field.offset = offset;
+  field.object = std::move(object);
+  schema_->add(std::move(field));
+}
+
+void FieldList::add_rule(std::function<std::string(const void*)> rule) { schema_->rules_.push_back(std::move(rule)); }
+
+Field& FieldList::last() {
+  HEARTH_CHECK(UsageError, !schema_->fields_.empty(), "config: required() comes after the field it is about");
+  return schema_->fields_.back();
+}
+
+void FieldList::set_shorthand(std::string_view key) {
+  HEARTH_CHECK(UsageError, last().object != nullptr && last().object->find(key) != nullptr, "config: shorthand \"", key,
+               "\" comes after an object that has such a key");
+  last().shorthand = key;
+}
+
+void FieldList::set_required() {
+  last().required = true;
+  if (last().kind == Field::Kind::component) last().nullable = false;
 }
 
 Field& Schema::add(Field field) {

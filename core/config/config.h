@@ -132,83 +132,124 @@ Json load(const V& member) {
   }
 }
 
+/// What the type of a struct's member means for its field.
+struct MemberType {
+  bool list = false, nullable = false, text = false;
+  std::size_t count = 0;          ///< elements of a list, 0 for any number
+  double least = 0, greatest = 0;  ///< of numbers and integers
+  void (*store)(void* member, const Json& value) = nullptr;
+  Json (*load)(const void* member) = nullptr;
+};
+
+template <class V>
+MemberType member_type() {
+  using Traits = Leaf<V>;
+  using Value = typename Traits::type;
+  MemberType type{.list = Traits::list,
+                  .nullable = Traits::nullable,
+                  .text = std::same_as<Value, std::string>,
+                  .count = Traits::count};
+  if constexpr (std::is_arithmetic_v<Value>) {
+    type.least = static_cast<double>(std::numeric_limits<Value>::lowest());
+    type.greatest = static_cast<double>(std::numeric_limits<Value>::max());
+  }
+  if constexpr (!std::derived_from<Value, AnyComponent>)
+    type.store = [](void* target, const Json& value) { config_detail::store(value, *static_cast<V*>(target)); };
+  type.load = [](const void* source) { return config_detail::load(*static_cast<const V*>(source)); };
+  return type;
+}
+
 }  // namespace config_detail
+
+/// What describing a struct's fields does whatever the struct.
+class HEARTH_API FieldList {
+ public:
+  std::shared_ptr<const Schema> schema() const { return schema_; }
+
+ protected:
+  using MemberType = config_detail::MemberType;
+
+  explicit FieldList(std::shared_ptr<void> (*make)());
+
+  Field& add(Field::Kind kind, std::string_view name, std::ptrdiff_t offset, const MemberType& type,
+             const Limits& limits, std::string_view doc);
+  void add_object(std::string_view name, std::ptrdiff_t offset, std::shared_ptr<const Schema> object,
+                  std::string_view doc);
+  void add_rule(std::function<std::string(const void*)> rule);
+  Field& last();
+  void set_shorthand(std::string_view key);
+  void set_required();
+  /// A struct with its default values, which members' places are told by.
+  const std::byte* sample() const { return static_cast<const std::byte*>(sample_.get()); }
+
+ private:
+  std::shared_ptr<Schema> schema_;
+  std::shared_ptr<void> sample_;
+};
 
 /// Describes the fields of the struct T; handed to describe(Fields<T>&). A member may be the plain type, a
 /// std::optional of it (null in JSON), a std::vector or a std::array of it. Defaults are the member initialisers.
 /// Keys that repeat or are reserved ("type", "$schema", "comment") are a UsageError.
 template <class T>
-class Fields {
+class Fields : public FieldList {
  public:
-  Fields() : schema_(std::make_shared<Schema>()) {
-    schema_->make_ = []() -> std::shared_ptr<void> { return std::make_shared<T>(); };
-  }
+  Fields() : FieldList([]() -> std::shared_ptr<void> { return std::make_shared<T>(); }) {}
 
   template <class V, class Owner>
-  Fields& boolean(std::string name, V Owner::*member, std::string doc) {
+  Fields& boolean(std::string_view name, V Owner::*member, std::string_view doc) {
     static_assert(std::same_as<config_detail::LeafType<V>, bool>, "a boolean field needs a bool member");
-    return add(Field::Kind::boolean, std::move(name), member, {}, std::move(doc));
+    return add(Field::Kind::boolean, name, member, {}, doc);
   }
   template <class V, class Owner>
-  Fields& number(std::string name, V Owner::*member, Limits limits, std::string doc) {
-    using Value = config_detail::LeafType<V>;
-    static_assert(std::floating_point<Value>, "a number field needs a float or double member");
-    add(Field::Kind::number, std::move(name), member, std::move(limits), std::move(doc));
-    last().least = std::numeric_limits<Value>::lowest();
-    last().greatest = std::numeric_limits<Value>::max();
-    return *this;
+  Fields& number(std::string_view name, V Owner::*member, const Limits& limits, std::string_view doc) {
+    static_assert(std::floating_point<config_detail::LeafType<V>>, "a number field needs a float or double member");
+    return add(Field::Kind::number, name, member, limits, doc);
   }
   /// Members of any integer type; values are limited to those of 63 bits and a sign.
   template <class V, class Owner>
-  Fields& integer(std::string name, V Owner::*member, Limits limits, std::string doc) {
+  Fields& integer(std::string_view name, V Owner::*member, const Limits& limits, std::string_view doc) {
     using Value = config_detail::LeafType<V>;
     static_assert(std::integral<Value> && !std::same_as<Value, bool>, "an integer field needs an integer member");
-    add(Field::Kind::integer, std::move(name), member, std::move(limits), std::move(doc));
-    last().least = static_cast<double>(std::numeric_limits<Value>::lowest());
-    last().greatest = static_cast<double>(std::numeric_limits<Value>::max());
-    return *this;
+    return add(Field::Kind::integer, name, member, limits, doc);
   }
   template <class V, class Owner>
-  Fields& text(std::string name, V Owner::*member, std::string doc) {
-    return text(std::move(name), member, {}, std::move(doc));
+  Fields& text(std::string_view name, V Owner::*member, std::string_view doc) {
+    return text(name, member, {}, doc);
   }
   template <class V, class Owner>
-  Fields& text(std::string name, V Owner::*member, Limits limits, std::string doc) {
+  Fields& text(std::string_view name, V Owner::*member, const Limits& limits, std::string_view doc) {
     static_assert(std::same_as<config_detail::LeafType<V>, std::string>, "a text field needs a std::string member");
-    return add(Field::Kind::text, std::move(name), member, std::move(limits), std::move(doc));
+    return add(Field::Kind::text, name, member, limits, doc);
   }
   /// One of some words, kept as the string it is.
   template <class V, class Owner>
   requires std::same_as<config_detail::LeafType<V>, std::string> Fields& choice(
-      std::string name, V Owner::*member, std::initializer_list<std::string_view> choices, std::string doc) {
+      std::string_view name, V Owner::*member, std::initializer_list<std::string_view> choices, std::string_view doc) {
     Limits limits;
     for (const std::string_view text : choices) limits.words.push_back({std::string(text), 0});
-    return add(Field::Kind::choice, std::move(name), member, std::move(limits), std::move(doc));
+    return add(Field::Kind::choice, name, member, limits, doc);
   }
   /// One of some words, each naming an enumerator: {{"mean", Pooling::mean}, {"max", Pooling::max}}.
   template <class V, class Owner>
   requires std::is_enum_v<config_detail::LeafType<V>> Fields& choice(
-      std::string name, V Owner::*member,
-      std::initializer_list<std::pair<std::string_view, config_detail::LeafType<V>>> choices, std::string doc) {
+      std::string_view name, V Owner::*member,
+      std::initializer_list<std::pair<std::string_view, config_detail::LeafType<V>>> choices, std::string_view doc) {
     Limits limits;
     for (const auto& [text, value] : choices) limits.words.push_back({std::string(text), static_cast<double>(value)});
-    return add(Field::Kind::choice, std::move(name), member, std::move(limits), std::move(doc));
+    return add(Field::Kind::choice, name, member, limits, doc);
   }
   /// A nested struct that has a describe() of its own; its defaults are those the member has in T.
   template <class V, class Owner>
-  Fields& object(std::string name, V Owner::*member, std::string doc) {
-    static_assert(std::derived_from<T, Owner>, "the member belongs to another struct");
-    Field field = named(Field::Kind::object, std::move(name), std::move(doc), locate(member));
-    field.object = schema_of<V>();
-    schema_->add(std::move(field));
+  Fields& object(std::string_view name, V Owner::*member, std::string_view doc) {
+    add_object(name, offset_of(member), schema_of<V>(), doc);
     return *this;
   }
   /// A component `{"type": name, ...}` of a registry: a Component of its signature, or a std::vector of them. null is
   /// accepted unless it is required.
   template <class V, class Owner>
-  Fields& component(std::string name, V Owner::*member, const typename config_detail::LeafType<V>::Types& types,
-                    std::string doc) {
-    add(Field::Kind::component, std::move(name), member, {}, std::move(doc));
+  Fields& component(std::string_view name, V Owner::*member, const typename config_detail::LeafType<V>::Types& types,
+                    std::string_view doc) {
+    add(Field::Kind::component, name, member, {}, doc);
     last().types = &types;
     last().nullable = !last().list;
     last().component = [](void* target, std::size_t count, std::size_t index) -> AnyComponent* {
@@ -224,68 +265,39 @@ class Fields {
   }
 
   /// Lets a value that is no object stand for one key of the object described last: 0.9 for {"decay": 0.9}.
-  Fields& shorthand(std::string key) {
-    HEARTH_CHECK(UsageError, last().object != nullptr && last().object->find(key) != nullptr, "config: shorthand \"",
-                 key, "\" comes after an object that has such a key");
-    last().shorthand = std::move(key);
+  Fields& shorthand(std::string_view key) {
+    set_shorthand(key);
     return *this;
   }
   /// Goes on reading the field described last under the name that it had in an earlier release.
-  Fields& formerly(std::string name) {
-    last().formerly = std::move(name);
+  Fields& formerly(std::string_view name) {
+    last().formerly = name;
     return *this;
   }
   /// Makes the field described last one that has to be given.
   Fields& required() {
-    last().required = true;
-    if (last().kind == Field::Kind::component) last().nullable = false;
+    set_required();
     return *this;
   }
   /// A condition on several fields: `broken(options)` gives what is wrong, or an empty text.
   template <class F>
   Fields& rule(F broken) {
-    schema_->rules_.push_back(
-        [broken](const void* options) -> std::string { return broken(*static_cast<const T*>(options)); });
+    add_rule([broken](const void* options) -> std::string { return broken(*static_cast<const T*>(options)); });
     return *this;
   }
-
-  std::shared_ptr<const Schema> schema() const { return schema_; }
 
  private:
-  Field& last() {
-    HEARTH_CHECK(UsageError, !schema_->fields_.empty(), "config: required() comes after the field it is about");
-    return schema_->fields_.back();
-  }
   template <class V, class Owner>
-  static std::function<void*(void*)> locate(V Owner::*member) {
-    return [member](void* options) -> void* { return &(static_cast<T*>(options)->*member); };
-  }
-  static Field named(Field::Kind kind, std::string name, std::string doc, std::function<void*(void*)> member) {
-    Field field;
-    field.name = std::move(name);
-    field.doc = std::move(doc);
-    field.kind = kind;
-    field.member = std::move(member);
-    return field;
-  }
-  template <class V, class Owner>
-  Fields& add(Field::Kind kind, std::string name, V Owner::*member, Limits limits, std::string doc) {
+  std::ptrdiff_t offset_of(V Owner::*member) const {
     static_assert(std::derived_from<T, Owner>, "the member belongs to another struct");
-    using Traits = config_detail::Leaf<V>;
-    Field field = named(kind, std::move(name), std::move(doc), locate(member));
-    field.list = Traits::list;
-    field.nullable = Traits::nullable;
-    field.words_are_numbers = !std::same_as<typename Traits::type, std::string>;
-    field.limits = std::move(limits);
-    if (Traits::count > 0) field.limits.min_items = field.limits.max_items = Traits::count;
-    if constexpr (!std::derived_from<typename Traits::type, AnyComponent>)
-      field.store = [](void* target, const Json& value) { config_detail::store(value, *static_cast<V*>(target)); };
-    field.load = [](const void* source) { return config_detail::load(*static_cast<const V*>(source)); };
-    schema_->add(std::move(field));
+    const T& options = *reinterpret_cast<const T*>(sample());
+    return reinterpret_cast<const std::byte*>(&(options.*member)) - sample();
+  }
+  template <class V, class Owner>
+  Fields& add(Field::Kind kind, std::string_view name, V Owner::*member, const Limits& limits, std::string_view doc) {
+    FieldList::add(kind, name, offset_of(member), config_detail::member_type<V>(), limits, doc);
     return *this;
   }
-
-  std::shared_ptr<Schema> schema_;
 };
 
 template <class T>
@@ -368,8 +380,8 @@ class Registry<Result(Context...)> : public ComponentTypes {
   }
 
   /// Adds a type whose fields are those of Options. UsageError if the name is empty or taken.
-  template <class Options>
-  void add(std::string type, std::string doc, std::function<Result(const Options&, Context...)> factory) {
+  template <class Options, std::invocable<const Options&, Context...> Factory>
+  void add(std::string type, std::string doc, Factory factory) {
     add_type(std::move(type), std::move(doc), &schema_of<Options>);
     factories_.push_back([factory = std::move(factory)](const void* options, Context... context) -> Result {
       return factory(*static_cast<const Options*>(options), std::forward<Context>(context)...);

@@ -19,8 +19,7 @@
 namespace hearth {
 
 struct Reading;
-template <class T>
-class Fields;
+class FieldList;
 
 /// A word that may stand in place of a number, and the number that is stored for it.
 struct Word {
@@ -37,6 +36,9 @@ struct HEARTH_API Limits {
   std::size_t min_items = 0;
   std::size_t max_items = std::numeric_limits<std::size_t>::max();
   std::vector<Word> words{};  ///< as in {.words = {{"auto", 0}}}
+
+  // Compiled once, not at every field that is described.
+  ~Limits();
 };
 
 /// One described key, with the type of the struct it belongs to erased.
@@ -56,7 +58,8 @@ struct HEARTH_API Field {
   std::string shorthand;  ///< of an object: the key that a value stands for which is no object; empty for none
   std::string formerly;   ///< a name that the key had in an earlier release and that is still read; empty for none
   const ComponentTypes* types = nullptr;
-  std::function<void*(void*)> member;  ///< the member's address, from its struct's
+  std::ptrdiff_t offset = 0;  ///< of the member in its struct, in bytes
+  void* member_of(void* options) const { return static_cast<std::byte*>(options) + offset; }
   /// The member's component of that index, of so many; null if there are to be none.
   AnyComponent* (*component)(void* member, std::size_t count, std::size_t index) = nullptr;
   void (*store)(void* member, const Json& value) = nullptr;
@@ -102,8 +105,7 @@ class HEARTH_API Schema {
   std::shared_ptr<void> make_defaults() const { return make_(); }
 
  private:
-  template <class T>
-  friend class Fields;
+  friend class FieldList;
   Field& add(Field field);
 
   std::vector<Field> fields_;

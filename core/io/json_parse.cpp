@@ -18,7 +18,7 @@ constexpr std::size_t deepest = 64;
 constexpr std::int64_t max_values = std::int64_t{1} << 22;
 // Above this many members a hash set finds duplicate keys; below it a scan is cheaper.
 constexpr std::size_t few_members = 16;
-constexpr std::string_view digits = "0123456789";
+constexpr std::string_view decimal_digits = "0123456789";
 constexpr std::string_view space = " \t\r\n";
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
@@ -165,7 +165,7 @@ class JsonReader {
   /// The end of a number, whose form has been checked.
   std::size_t number_end(std::size_t at) const {
     const auto past_digits = [&](std::size_t from) {
-      return std::min(text_.find_first_not_of(digits, from), text_.size());
+      return std::min(text_.find_first_not_of(decimal_digits, from), text_.size());
     };
     std::size_t end = past_digits(at + (text_[at] == '-' ? 1 : 0));
     if (end < text_.size() && text_[end] == '.') end = past_digits(end + 1);

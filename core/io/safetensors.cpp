@@ -11,6 +11,7 @@
 #include "core/io/checksum.h"
 #include "core/io/safetensors_header.h"
 #include "core/nearest.h"
+#include "core/text_stream.h"
 
 namespace hearth {
 

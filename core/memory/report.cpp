@@ -12,6 +12,7 @@
 #include "core/memory/memory.h"
 #include "core/origin.h"
 #include "core/tensor.h"
+#include "core/text_stream.h"
 
 namespace hearth {
 namespace {

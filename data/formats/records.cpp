@@ -193,12 +193,6 @@ class RecordImages : public ImageDataset {
   std::vector<std::string> sample_names_;
 };
 
-std::vector<double> numbers_of(const Json& list) {
-  std::vector<double> numbers;
-  for (const Json& number : list.items()) numbers.push_back(number.as_number());
-  return numbers;
-}
-
 ImageSplits open_splits(const std::string& folder, const Json& manifest) {
   Sha256 digest;
   for (const Json& name : manifest.at("classes").items()) digest.update(name.as_string() + '\0');
@@ -210,7 +204,7 @@ ImageSplits open_splits(const std::string& folder, const Json& manifest) {
   const std::string& wanted = manifest.at("sha256").as_string();
   HEARTH_CHECK(DataError, digest.hex() == wanted, folder, ": the files have the content ", digest.hex(), ", and ",
                records_manifest, " is of ", wanted, ": one of them was replaced; pack the set again");
-  splits.statistics = {numbers_of(manifest.at("mean")), numbers_of(manifest.at("std"))};
+  splits.statistics = manifest_statistics(manifest);
   return splits;
 }
 

@@ -319,12 +319,6 @@ SplitFiles files_of(const ShardOptions& options, const ShardKind& kind) {
   return files;
 }
 
-std::vector<double> numbers_of(const Json& list) {
-  std::vector<double> numbers;
-  for (const Json& number : list.items()) numbers.push_back(number.as_number());
-  return numbers;
-}
-
 /// What the manifest of a packed set says; its files are compared with it by size.
 SplitFiles read_manifest_into(Common& common, const ShardOptions& options, const ShardKind& kind) {
   const Json manifest = read_shards_manifest(options.path);
@@ -342,7 +336,7 @@ SplitFiles read_manifest_into(Common& common, const ShardOptions& options, const
   common.shape = {extents[0], extents[1], extents[2]};
   HEARTH_CHECK(DataError, extents[2] == 1 || extents[2] == 3, options.path, ": images of ", extents[2], " channels");
   common.shrink_to = static_cast<int>(manifest.at("shrink_to").as_integer());
-  common.statistics = {numbers_of(manifest.at("mean")), numbers_of(manifest.at("std"))};
+  common.statistics = manifest_statistics(manifest);
   SplitFiles files;
   const char* const splits[] = {"train", "valid", "test"};
   for (std::size_t i = 0; i < 3; ++i) {

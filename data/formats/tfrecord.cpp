@@ -9,7 +9,7 @@
 namespace hearth::data {
 namespace {
 
-constexpr ReadLimit record_limit{std::uint64_t{1} << 30, "records"};
+constexpr ReadLimit tfrecord_limit{std::uint64_t{1} << 30, "records"};
 
 std::uint32_t masked(std::uint32_t checksum) { return (checksum >> 15 | checksum << 17) + 0xa282ead8u; }
 
@@ -30,7 +30,7 @@ void scan_tfrecord(const SourceFile& file, FileWindow& window, const std::functi
                  ": a compressed file: its records cannot be found without reading all of it; unpack it by gunzip");
     HEARTH_CHECK(DataError, is_sound, place(),
                  "its length does not fit its checksum: the file is damaged, or no TFRecord file");
-    HEARTH_CHECK(DataError, bytes <= record_limit.bytes, place(), bytes, " bytes; at most ", record_limit.bytes,
+    HEARTH_CHECK(DataError, bytes <= tfrecord_limit.bytes, place(), bytes, " bytes; at most ", tfrecord_limit.bytes,
                  " are read");
     HEARTH_CHECK(DataError, bytes + TfRecord::header_bytes + 4 <= left, place(), bytes,
                  " bytes go beyond the end of the file at ", file.size(), ": the file was cut off");
@@ -43,7 +43,7 @@ void scan_tfrecord(const SourceFile& file, FileWindow& window, const std::functi
 
 void read_tfrecord(const SourceFile& file, const TfRecord& record, const std::string& place,
                    std::vector<std::uint8_t>& content) {
-  require_readable_size(file.name(), record.bytes, record_limit);
+  require_readable_size(file.name(), record.bytes, tfrecord_limit);
   content.resize(record.bytes);
   const auto target = std::as_writable_bytes(std::span(content));
   try {

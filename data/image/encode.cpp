@@ -39,7 +39,7 @@ struct Encoding {
   unsigned long size;
 };
 
-[[noreturn]] void leave(j_common_ptr info) {
+[[noreturn]] void leave_encoding(j_common_ptr info) {
   auto* encoding = static_cast<Encoding*>(info->client_data);
   info->err->format_message(info, encoding->message);
   std::longjmp(encoding->escape, 1);
@@ -48,7 +48,7 @@ struct Encoding {
 bool encode(Encoding& encoding, const Image& image, int quality) {
   jpeg_compress_struct& info = encoding.info;
   info.err = jpeg_std_error(&encoding.errors);
-  encoding.errors.error_exit = leave;
+  encoding.errors.error_exit = leave_encoding;
   info.client_data = &encoding;
   if (setjmp(encoding.escape) != 0) return false;
   jpeg_create_compress(&info);

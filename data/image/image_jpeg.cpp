@@ -64,7 +64,7 @@ void limit_scans(j_common_ptr common) {
   std::longjmp(errors->escape, 1);
 }
 
-struct Decoding {
+struct JpegDecoding {
   jpeg_decompress_struct info;
   JpegErrors errors;
   jpeg_progress_mgr progress;
@@ -72,7 +72,7 @@ struct Decoding {
 };
 
 // Stops after the header, with the output size known. False on error.
-bool begin(Decoding& decoding, const unsigned char* bytes, unsigned long size) {
+bool begin(JpegDecoding& decoding, const unsigned char* bytes, unsigned long size) {
   jpeg_decompress_struct& info = decoding.info;
   info.err = jpeg_std_error(&decoding.errors.manager);
   decoding.errors.manager.error_exit = leave;
@@ -106,7 +106,7 @@ struct Columns {
 
 // Starts decoding at the first row of a box. The columns are those of the box, and one more on each side, because
 // chroma is interpolated from neighbours; the library begins at a block. False on error.
-bool start(Decoding& decoding, const Box& box, Columns& columns) {
+bool start(JpegDecoding& decoding, const Box& box, Columns& columns) {
   jpeg_decompress_struct& info = decoding.info;
   if (setjmp(decoding.errors.escape) != 0) return false;
   jpeg_start_decompress(&info);
@@ -119,7 +119,7 @@ bool start(Decoding& decoding, const Box& box, Columns& columns) {
 }
 
 // Rows of `stride` bytes. `cmyk_row` holds one row of four channels. False on error.
-bool read_rows(Decoding& decoding, int count, unsigned char* rows, std::size_t stride, unsigned char* cmyk_row) {
+bool read_rows(JpegDecoding& decoding, int count, unsigned char* rows, std::size_t stride, unsigned char* cmyk_row) {
   jpeg_decompress_struct& info = decoding.info;
   if (setjmp(decoding.errors.escape) != 0) return false;
   for (int y = 0; y < count; ++y) {
@@ -142,12 +142,12 @@ std::int64_t blocks_of(const jpeg_decompress_struct& info) {
 }
 
 // What the library holds: rows of a few blocks' height, and all coefficients where scans refine them.
-std::int64_t library_bytes(jpeg_decompress_struct& info) {
+std::int64_t jpeg_library_bytes(jpeg_decompress_struct& info) {
   const std::int64_t rows = std::int64_t{1 << 20} + std::int64_t{256} * info.image_width;
   return rows + (jpeg_has_multiple_scans(&info) ? blocks_of(info) * 64 * std::int64_t{sizeof(JCOEF)} : 0);
 }
 
-[[noreturn]] void refuse(const EncodedImage& file, const Decoding& decoding) {
+[[noreturn]] void refuse_jpeg(const EncodedImage& file, const JpegDecoding& decoding) {
   const int code = decoding.errors.manager.msg_code;
   if (code == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
   if (code == JERR_NO_BACKING_STORE) refuse_memory(file);
@@ -157,15 +157,15 @@ std::int64_t library_bytes(jpeg_decompress_struct& info) {
 }  // namespace
 
 void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
-  Decoding decoding;
+  JpegDecoding decoding;
   std::memset(&decoding, 0, sizeof decoding);
   jpeg_decompress_struct& info = decoding.info;
   struct Release {
     jpeg_decompress_struct* info;
     ~Release() { jpeg_destroy_decompress(info); }
   } release{&info};
-  if (!begin(decoding, file.bytes.data(), static_cast<unsigned long>(file.bytes.size()))) refuse(file, decoding);
-  require_decodable(file, info.image_width, info.image_height, 3, library_bytes(info));
+  if (!begin(decoding, file.bytes.data(), static_cast<unsigned long>(file.bytes.size()))) refuse_jpeg(file, decoding);
+  require_decodable(file, info.image_width, info.image_height, 3, jpeg_library_bytes(info));
   // A Huffman code has a bit at least, and each block begins with one. Arithmetic codes have no such bound.
   if (info.arith_code) require_plausible(file, info.image_width, info.image_height);
   if (!info.arith_code && blocks_of(info) / 8 > static_cast<std::int64_t>(file.bytes.size()))
@@ -176,12 +176,12 @@ void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
   info.scale_denom = 8;
   info.mem->max_memory_to_use = static_cast<long>(file.memory_limit - std::int64_t{3} * height * width);
   Columns columns{};
-  if (!start(decoding, cut.box, columns)) refuse(file, decoding);
+  if (!start(decoding, cut.box, columns)) refuse_jpeg(file, decoding);
   image.reshape(cut.box.height, static_cast<int>(columns.count), 3);
   thread_local std::vector<unsigned char> cmyk_row;
   if (decoding.is_cmyk) cmyk_row.resize(std::size_t{4} * columns.count);
   if (!read_rows(decoding, cut.box.height, image.pixels.data(), image.row_bytes(), cmyk_row.data()))
-    refuse(file, decoding);
+    refuse_jpeg(file, decoding);
   wanted.leave_columns(image, cut, cut.box.left - static_cast<int>(columns.first));
 }
 

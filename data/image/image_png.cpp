@@ -54,7 +54,7 @@ void release(png_structp png, png_voidp pointer) {
   std::free(block);
 }
 
-struct Decoding {
+struct PngDecoding {
   Allowance allowance;
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -65,11 +65,11 @@ struct Decoding {
   bool has_alpha = false;
   char message[256] = "";
 
-  ~Decoding() { png_destroy_read_struct(&png, &info, nullptr); }
+  ~PngDecoding() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
 [[noreturn]] void on_error(png_structp png, png_const_charp message) {
-  auto* decoding = static_cast<Decoding*>(png_get_error_ptr(png));
+  auto* decoding = static_cast<PngDecoding*>(png_get_error_ptr(png));
   std::snprintf(decoding->message, sizeof decoding->message, "%s", message);
   png_longjmp(png, 1);
 }
@@ -77,7 +77,7 @@ struct Decoding {
 void on_warning(png_structp, png_const_charp) {}
 
 void take_bytes(png_structp png, png_bytep target, png_size_t count) {
-  auto* decoding = static_cast<Decoding*>(png_get_io_ptr(png));
+  auto* decoding = static_cast<PngDecoding*>(png_get_io_ptr(png));
   if (count > decoding->left) png_error(png, "the file ends too early");
   std::memcpy(target, decoding->bytes, count);
   decoding->bytes += count;
@@ -85,7 +85,7 @@ void take_bytes(png_structp png, png_bytep target, png_size_t count) {
 }
 
 // Asks for 8-bit RGB or RGBA rows whatever is stored. False on error.
-bool read_header(Decoding& decoding) {
+bool read_header(PngDecoding& decoding) {
   if (setjmp(png_jmpbuf(decoding.png)) != 0) return false;
   png_structp png = decoding.png;
   png_infop info = decoding.info;
@@ -105,7 +105,7 @@ bool read_header(Decoding& decoding) {
 }
 
 // All rows of an interlaced image, which come again in each pass.
-bool read_passes(Decoding& decoding, unsigned char* pixels, std::size_t stride, unsigned height) {
+bool read_passes(PngDecoding& decoding, unsigned char* pixels, std::size_t stride, unsigned height) {
   if (setjmp(png_jmpbuf(decoding.png)) != 0) return false;
   for (int pass = 0; pass < decoding.passes; ++pass) {
     for (unsigned y = 0; y < height; ++y) png_read_row(decoding.png, pixels + y * stride, nullptr);
@@ -116,7 +116,7 @@ bool read_passes(Decoding& decoding, unsigned char* pixels, std::size_t stride, 
 
 // Rows up to the last one of a box; `row` holds one row of the image. What follows the last row of the image is
 // read to the end, so that a file that is cut off there is found.
-bool read_box(Decoding& decoding, const Box& box, unsigned height, std::size_t pixel_bytes, unsigned char* row,
+bool read_box(PngDecoding& decoding, const Box& box, unsigned height, std::size_t pixel_bytes, unsigned char* row,
               unsigned char* pixels) {
   if (setjmp(png_jmpbuf(decoding.png)) != 0) return false;
   const std::size_t bytes = static_cast<std::size_t>(box.width) * pixel_bytes;
@@ -130,7 +130,7 @@ bool read_box(Decoding& decoding, const Box& box, unsigned height, std::size_t p
   return true;
 }
 
-[[noreturn]] void refuse(const EncodedImage& file, const Decoding& decoding) {
+[[noreturn]] void refuse_png(const EncodedImage& file, const PngDecoding& decoding) {
   if (decoding.allowance.is_exceeded) refuse_memory(file);
   if (decoding.allowance.is_system_full) throw std::bad_alloc();
   throw DataError(file.name + ": broken PNG: " + decoding.message);
@@ -180,13 +180,13 @@ png_image described(const std::string& name, const Image& image) {
 }  // namespace
 
 void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
-  Decoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
+  PngDecoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
   decoding.bytes = file.bytes.data();
   decoding.left = file.bytes.size();
   decoding.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoding, on_error, on_warning, &decoding.allowance,
                                           allocate, release);
   if (decoding.png != nullptr) decoding.info = png_create_info_struct(decoding.png);
-  if (decoding.info == nullptr || !read_header(decoding)) refuse(file, decoding);
+  if (decoding.info == nullptr || !read_header(decoding)) refuse_png(file, decoding);
   const std::int64_t height = png_get_image_height(decoding.png, decoding.info);
   const std::int64_t width = png_get_image_width(decoding.png, decoding.info);
   const int channels = decoding.has_alpha ? 4 : 3;
@@ -199,7 +199,7 @@ void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
   if (decoding.passes > 1) {
     image.reshape(static_cast<int>(height), static_cast<int>(width), channels);
     if (!read_passes(decoding, image.pixels.data(), image.row_bytes(), static_cast<unsigned>(height)))
-      refuse(file, decoding);
+      refuse_png(file, decoding);
     keep_box(image, box);
   } else {
     image.reshape(box.height, box.width, channels);
@@ -207,7 +207,7 @@ void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
     row.resize(static_cast<std::size_t>(width * channels));
     if (!read_box(decoding, box, static_cast<unsigned>(height), static_cast<std::size_t>(channels), row.data(),
                   image.pixels.data()))
-      refuse(file, decoding);
+      refuse_png(file, decoding);
   }
   if (decoding.has_alpha) composite_on_white(image);
 }

@@ -12,14 +12,14 @@
 namespace hearth::data {
 namespace {
 
-struct Decoding {
+struct WebpDecoding {
   WebPDecoderConfig config;
-  ~Decoding() { WebPFreeDecBuffer(&config.output); }
+  ~WebpDecoding() { WebPFreeDecBuffer(&config.output); }
 };
 
 // What the library holds beside the pixels: of a lossless image all of them once more, 4 bytes each, of a lossy one
 // rows of blocks and the plane of alpha, which is lossless.
-std::int64_t library_bytes(const WebPBitstreamFeatures& features) {
+std::int64_t webp_library_bytes(const WebPBitstreamFeatures& features) {
   const std::int64_t pixels = std::int64_t{features.width} * features.height;
   const std::int64_t rows = (std::int64_t{1} << 20) + std::int64_t{256} * features.width;
   constexpr int lossless = 2;
@@ -65,7 +65,7 @@ Box with_margin(const Box& box, const WebPBitstreamFeatures& features) {
 }  // namespace
 
 void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image) {
-  Decoding decoding;
+  WebpDecoding decoding;
   HEARTH_CHECK(DataError, WebPInitDecoderConfig(&decoding.config) != 0, file.name,
                ": libwebp is of another version than its header");
   require_ok(file, WebPGetFeatures(file.bytes.data(), file.bytes.size(), &decoding.config.input));
@@ -73,7 +73,7 @@ void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image) {
   HEARTH_CHECK(DataError, features.has_animation == 0, file.name,
                ": an animated WebP, which is not read; save the frames as images of their own");
   const int channels = features.has_alpha ? 4 : 3;
-  require_decodable(file, features.width, features.height, channels, library_bytes(features));
+  require_decodable(file, features.width, features.height, channels, webp_library_bytes(features));
   require_possible(file, features);
   const Box box = wanted.cut(features.height, features.width, false).box;
   const Box around = with_margin(box, features);

@@ -22,12 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 /// One node of a tokenizer.json, and where it is.
-struct Part {
+struct Section {
   const Json* node;
   std::string where;
 
   bool absent() const { return node == nullptr || node->is_null(); }
-  Part operator[](const char* key) const { return {node == nullptr ? nullptr : node->find(key), where + "/" + key}; }
+  Section operator[](const char* key) const { return {node == nullptr ? nullptr : node->find(key), where + "/" + key}; }
   std::string text(const char* otherwise = "") const {
     if (absent()) return otherwise;
     HEARTH_CHECK(DataError, node->is_string(), where, ": ", node->describe(), "; a string was expected");
@@ -49,24 +49,24 @@ struct Part {
   }
   /// DataError unless the key is absent, null, or `harmless`.
   void require_unset(const char* key, const Json& harmless) const {
-    const Part part = (*this)[key];
+    const Section part = (*this)[key];
     HEARTH_CHECK(DataError, part.absent() || *part.node == harmless, part.where, ": ", part.node->describe(),
                  " is not supported");
   }
 };
 
-Vocabulary vocabulary_of(const Part& model) {
-  const Part vocabulary = model["vocab"];
+Vocabulary vocabulary_of(const Section& model) {
+  const Section vocabulary = model["vocab"];
   HEARTH_CHECK(DataError, !vocabulary.absent(), vocabulary.where, ": missing");
   return Vocabulary(*vocabulary.node, vocabulary.where);
 }
 
-std::vector<AddedToken> added_tokens(const Part& document) {
+std::vector<AddedToken> added_tokens(const Section& document) {
   std::vector<AddedToken> tokens;
-  const Part list = document["added_tokens"];
+  const Section list = document["added_tokens"];
   if (list.absent()) return tokens;
   for (const Json& node : list.items()) {
-    const Part entry{&node, list.where};
+    const Section entry{&node, list.where};
     AddedToken& token = tokens.emplace_back();
     token.content = entry["content"].text();
     const std::int64_t id = entry["id"].integer(-1);
@@ -83,13 +83,13 @@ std::vector<AddedToken> added_tokens(const Part& document) {
   return tokens;
 }
 
-void require_type(const Part& part, const char* wanted) {
+void require_type(const Section& part, const char* wanted) {
   const std::string type = part["type"].text("null");
   HEARTH_CHECK(DataError, type == wanted, part.where, ": ", type, " is not supported; ", wanted, " is");
 }
 
-TokenizerPointer parse_bpe(const Part& document) {
-  const Part model = document["model"], cutting = document["pre_tokenizer"], normalizer = document["normalizer"];
+TokenizerPointer parse_bpe(const Section& document) {
+  const Section model = document["model"], cutting = document["pre_tokenizer"], normalizer = document["normalizer"];
   HEARTH_CHECK(DataError, normalizer.absent(), normalizer.where, ": ", normalizer["type"].text(),
                " is not supported before byte-level BPE");
   require_type(cutting, "ByteLevel");
@@ -99,7 +99,7 @@ TokenizerPointer parse_bpe(const Part& document) {
   model.require_unset("end_of_word_suffix", "");
   model.require_unset("byte_fallback", false);
   std::vector<BytePairTokenizer::Merge> merges;
-  const Part list = model["merges"];
+  const Section list = model["merges"];
   for (const Json& node : list.items()) {
     if (node.is_array() && node.size() == 2 && node.at(0).is_string() && node.at(1).is_string()) {
       merges.emplace_back(node.at(0).as_string(), node.at(1).as_string());
@@ -119,15 +119,15 @@ TokenizerPointer parse_bpe(const Part& document) {
       document.where);
 }
 
-TokenizerPointer parse_wordpiece(const Part& document) {
-  const Part model = document["model"], normalizer = document["normalizer"];
+TokenizerPointer parse_wordpiece(const Section& document) {
+  const Section model = document["model"], normalizer = document["normalizer"];
   require_type(document["pre_tokenizer"], "BertPreTokenizer");
   require_type(normalizer, "BertNormalizer");
   WordPieceOptions options;
   options.clean_text = normalizer["clean_text"].flag(true);
   options.handle_chinese_chars = normalizer["handle_chinese_chars"].flag(true);
   options.lower_case = normalizer["lowercase"].flag(true);
-  const Part accents = normalizer["strip_accents"];
+  const Section accents = normalizer["strip_accents"];
   if (!accents.absent()) options.strip_accents = accents.flag(true);
   options.prefix = model["continuing_subword_prefix"].text("##");
   options.unknown = model["unk_token"].text("[UNK]");
@@ -135,13 +135,13 @@ TokenizerPointer parse_wordpiece(const Part& document) {
   return std::make_shared<WordPieceTokenizer>(vocabulary_of(model), added_tokens(document), options, document.where);
 }
 
-bool cuts_characters(const Part& cutting) {
+bool cuts_characters(const Section& cutting) {
   return cutting["type"].text() == "Split" && cutting["pattern"]["Regex"].text() == "[\\s\\S]" &&
          cutting["behavior"].text() == "Isolated" && !cutting["invert"].flag(false);
 }
 
-TokenizerPointer parse_word_level(const Part& document) {
-  const Part cutting = document["pre_tokenizer"], normalizer = document["normalizer"];
+TokenizerPointer parse_word_level(const Section& document) {
+  const Section cutting = document["pre_tokenizer"], normalizer = document["normalizer"];
   Vocabulary vocabulary = vocabulary_of(document["model"]);
   std::vector<AddedToken> added = added_tokens(document);
   add_tokens(vocabulary, added, document.where);
@@ -154,11 +154,11 @@ TokenizerPointer parse_word_level(const Part& document) {
     options.lower_case = true;
   }
   if (cutting["type"].text() == "Sequence") {
-    const Part steps = cutting["pretokenizers"];
+    const Section steps = cutting["pretokenizers"];
     HEARTH_CHECK(DataError, steps.items().size() == 2, steps.where,
                  ": only white space, then punctuation, is supported");
     require_type({&steps.items()[0], steps.where}, "WhitespaceSplit");
-    const Part signs{&steps.items()[1], steps.where};
+    const Section signs{&steps.items()[1], steps.where};
     require_type(signs, "Punctuation");
     signs.require_unset("behavior", "Isolated");
     options.punctuation = true;
@@ -198,10 +198,10 @@ WordPieceOptions options_beside(const std::string& path, std::optional<bool> low
   if (find_source(beside)) {
     const Json document = read_document(beside);
     HEARTH_CHECK(DataError, document.is_object(), beside, ": ", document.describe(), "; an object was expected");
-    const Part whole{&document, beside};
+    const Section whole{&document, beside};
     options.lower_case = whole["do_lower_case"].flag(options.lower_case);
     options.handle_chinese_chars = whole["tokenize_chinese_chars"].flag(options.handle_chinese_chars);
-    if (const Part accents = whole["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
+    if (const Section accents = whole["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
   }
   options.lower_case = lower_case.value_or(options.lower_case);
   return options;
@@ -230,15 +230,15 @@ TokenizerPointer read_vocab_json(const std::string& path) {
 
 TokenizerPointer parse_tokenizer(const Json& document, const std::string& name) {
   HEARTH_CHECK(DataError, document.is_object(), name, ": not a tokenizer.json");
-  const Part whole{&document, name};
-  const Part type = whole["model"]["type"];
+  const Section whole{&document, name};
+  const Section type = whole["model"]["type"];
   // Files written before the type was named.
   const std::string model = !type.absent() ? type.text() : !whole["model"]["merges"].absent() ? "BPE" : "";
   if (model == "BPE") return parse_bpe(whole);
   if (model == "WordPiece") return parse_wordpiece(whole);
   if (model == "WordLevel") return parse_word_level(whole);
   if (model == "SentencePiece") {
-    const Part bytes = whole["model"]["bytes"];
+    const Section bytes = whole["model"]["bytes"];
     return sentencepiece_tokenizer(bytes_of_digits(bytes.text(), bytes.where), name);
   }
   throw DataError(join_text(type.where, ": the model '", model,

@@ -143,15 +143,15 @@ void find_weights(const Axis& axis, ResizeFilter filter, int max_bits, Weights& 
 
 /// A cache line.
 template <class T>
-struct alignas(64) Line {
+struct alignas(64) AlignedLine {
   T values[64 / sizeof(T)];
 };
 
 /// Memory of one thread, used again for each image.
 struct Scratch {
   Weights rows, columns;
-  std::vector<Line<std::int32_t>> spread;      // weights of columns, as the kernel takes them
-  std::vector<Line<std::int16_t>> between;     // rows between the passes, in turn
+  std::vector<AlignedLine<std::int32_t>> spread;      // weights of columns, as the kernel takes them
+  std::vector<AlignedLine<std::int16_t>> between;     // rows between the passes, in turn
   std::vector<const std::int16_t*> of_output;  // those of a row of the result
   std::vector<std::uint8_t> last[2];           // rows of the source, with what may be read behind them
 };
@@ -172,7 +172,7 @@ void require_source(const Image& source, const Weights& rows, const Weights& col
 }
 
 /// The weights of columns, those of four outputs together.
-kernels::ColumnTaps column_taps(Weights& columns, int channels, std::vector<Line<std::int32_t>>& spread) {
+kernels::ColumnTaps column_taps(Weights& columns, int channels, std::vector<AlignedLine<std::int32_t>>& spread) {
   const int width = static_cast<int>(columns.first.size()), pairs = columns.pairs, groups = (width + 3) / 4;
   for (int& first : columns.first) first = (first - columns.begin) * channels;
   columns.first.resize(static_cast<std::size_t>(4 * groups));
@@ -205,7 +205,7 @@ void resize_filtered(const Image& source, const Region& region, std::uint8_t* ta
   const auto channels = static_cast<std::size_t>(source.channels);
   const std::size_t used = static_cast<std::size_t>(columns.end - columns.begin) * channels;
   const std::size_t read = used + kernels::bytes_behind(columns.pairs);
-  constexpr std::size_t line = std::size(Line<std::int16_t>{}.values);
+  constexpr std::size_t line = std::size(AlignedLine<std::int16_t>{}.values);
   const std::size_t row_bytes = static_cast<std::size_t>(window.width) * channels;
   const std::size_t lines = (row_bytes + kernels::resize_slack + line - 1) / line;
   // What is left of the rows that one output's filter reaches need not begin where the one's before does, or behind.

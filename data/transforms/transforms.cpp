@@ -167,12 +167,12 @@ Sizing whole_within(int height, int width, int size) {
 
 namespace {
 
-struct Line {
+struct ScaledLine {
   double scale, shift;
 };
 
 /// Element i of `to`: the parts that are added exactly are multiples of a unit that leaves 24 bits for every result.
-void split(const Line& line, int attempt, std::size_t i, kernels::PixelScale& to) {
+void split(const ScaledLine& line, int attempt, std::size_t i, kernels::PixelScale& to) {
   const double most = std::max(std::abs(line.shift), std::abs(line.shift + 255 * line.scale));
   const double unit = std::ldexp(1.0, std::ilogb(most) + 1 - 23);
   const double scale = (std::floor(line.scale / unit) + attempt) * unit;

@@ -2,7 +2,7 @@
 // Drawing initial values in blocks of fixed size, so that the thread pool's size does not matter.
 #include "models/nn/init.h"
 
-#include <Eigen/Dense>
+#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/transformer/bert.h"
 
+#include "models/initial.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
 namespace {
-
-constexpr double deviation = 0.02;
-
-nn::LinearOptions starting(Activation activation = Activation::none) {
-  return {.activation = activation, .weight_init = nn::init::normal(deviation), .bias_init = nn::init::zeros()};
-}
 
 std::int64_t hidden_of(const BertOptions& options) {
   return options.hidden ? options.hidden : checked_mul(4, options.width, "bert width");
@@ -20,7 +15,7 @@ std::int64_t hidden_of(const BertOptions& options) {
 class Output : public nn::Module {
  public:
   Output(std::int64_t inputs, const BertOptions& options)
-      : dense_(inputs, options.width, starting()), norm_(options.width, options.norm_eps), dropout_(options.dropout) {
+      : dense_(inputs, options.width, initial_linear()), norm_(options.width, options.norm_eps), dropout_(options.dropout) {
     register_module("dense", dense_);
     register_module("LayerNorm", norm_);
     register_module("dropout", dropout_);
@@ -56,11 +51,11 @@ class Bert::Layer : public nn::Module {
       : heads_(options.heads),
         dropout_(options.dropout),
         qkv_(attention_.add_named<nn::ModuleList>("self").add_named<nn::Linear>(
-            "qkv", options.width, checked_mul(3, options.width, "bert width"), starting())),
+            "qkv", options.width, checked_mul(3, options.width, "bert width"), initial_linear())),
         attended_(attention_.add_named<Output>("output", options.width, options)),
         output_(hidden_of(options), options) {
     register_module("attention", attention_);
-    intermediate_.add_named<nn::Linear>("dense", options.width, hidden_of(options), starting(options.activation));
+    intermediate_.add_named<nn::Linear>("dense", options.width, hidden_of(options), initial_linear(options.activation));
     register_module("intermediate", intermediate_);
     register_module("output", output_);
   }
@@ -90,7 +85,7 @@ class Bert::Predictions : public nn::Module {
  public:
   explicit Predictions(const BertOptions& options) : bias(Tensor::zeros({options.vocabulary})) {
     parameter("bias", bias, nn::init::zeros());
-    transform_.add_named<nn::Linear>("dense", options.width, options.width, starting(options.activation));
+    transform_.add_named<nn::Linear>("dense", options.width, options.width, initial_linear(options.activation));
     transform_.add_named<nn::LayerNorm>("LayerNorm", options.width, options.norm_eps);
     register_module("transform", transform_);
   }
@@ -105,14 +100,14 @@ class Bert::Predictions : public nn::Module {
 Bert::Bert(const BertOptions& options)
     : options_(checked(options)),
       words_(embeddings_.add_named<nn::Embedding>("word_embeddings", options.vocabulary, options.width,
-                                                  nn::init::normal(deviation))),
+                                                  nn::init::normal(initial_deviation))),
       positions_(embeddings_.add_named<nn::Embedding>(
           "position_embeddings", checked_add(options.context, options.position_offset, "bert positions"), options.width,
-          nn::init::normal(deviation))),
+          nn::init::normal(initial_deviation))),
       segments_(options.segments == 0
                     ? nullptr
                     : &embeddings_.add_named<nn::Embedding>("token_type_embeddings", options.segments, options.width,
-                                                            nn::init::normal(deviation))),
+                                                            nn::init::normal(initial_deviation))),
       norm_(embeddings_.add_named<nn::LayerNorm>("LayerNorm", options.width, options.norm_eps)),
       dropout_(options.dropout),
       layers_(encoder_.add_named<nn::ModuleList>("layer")) {
@@ -126,10 +121,10 @@ Bert::Bert(const BertOptions& options)
   }
   if (options.head != BertHead::classification) return;
   if (options.pool == BertPool::first) {
-    pooler_.add_named<nn::Linear>("dense", options.width, options.width, starting());
+    pooler_.add_named<nn::Linear>("dense", options.width, options.width, initial_linear());
     register_module("pooler", pooler_);
   }
-  classifier_ = std::make_unique<nn::Linear>(options.width, options.classes, starting());
+  classifier_ = std::make_unique<nn::Linear>(options.width, options.classes, initial_linear());
   register_module("classifier", *classifier_);
 }
 

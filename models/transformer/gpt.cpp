@@ -4,22 +4,17 @@
 #include <cmath>
 #include <optional>
 
+#include "models/initial.h"
 #include "models/text/attention_cache.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
 namespace {
 
-constexpr double deviation = 0.02;
-
 /// Parts that add to the residual start smaller, so that its variance does not grow with the depth.
 nn::LinearOptions adding(const GptOptions& options) {
-  return {.weight_init = nn::init::normal(deviation / std::sqrt(2.0 * static_cast<double>(options.layers))),
+  return {.weight_init = nn::init::normal(initial_deviation / std::sqrt(2.0 * static_cast<double>(options.layers))),
           .bias_init = nn::init::zeros()};
-}
-
-nn::LinearOptions starting(Activation activation = Activation::none) {
-  return {.activation = activation, .weight_init = nn::init::normal(deviation), .bias_init = nn::init::zeros()};
 }
 
 /// What scores of a block are multiplied by; nothing for the usual factor.
@@ -38,7 +33,7 @@ class CausalAttention : public nn::Module {
         scale_(scale_of(options, block)),
         dropout_(options.dropout),
         rotates_(options.positions == GptPositions::rotary),
-        in_(options.width, checked_mul(3, options.width, "gpt width"), starting()),
+        in_(options.width, checked_mul(3, options.width, "gpt width"), initial_linear()),
         out_(options.width, options.width, adding(options)) {
     register_module("c_attn", in_);
     register_module("c_proj", out_);
@@ -75,7 +70,7 @@ class CausalAttention : public nn::Module {
 class FeedForward : public nn::Module {
  public:
   FeedForward(const GptOptions& options, std::int64_t hidden)
-      : in_(options.width, hidden, starting(options.activation)), out_(hidden, options.width, adding(options)) {
+      : in_(options.width, hidden, initial_linear(options.activation)), out_(hidden, options.width, adding(options)) {
     register_module("c_fc", in_);
     register_module("c_proj", out_);
   }
@@ -86,9 +81,9 @@ class FeedForward : public nn::Module {
   nn::Linear out_;
 };
 
-class Block : public nn::Module {
+class GptBlock : public nn::Module {
  public:
-  Block(const GptOptions& options, std::int64_t hidden, std::int64_t block)
+  GptBlock(const GptOptions& options, std::int64_t hidden, std::int64_t block)
       : norm1_(options.width, options.norm_eps, true),
         attention_(options, block),
         norm2_(options.width, options.norm_eps, true),
@@ -140,21 +135,21 @@ const GptOptions& checked(const GptOptions& options) {
 Gpt::Gpt(const GptOptions& options)
     : context_(checked(options).context),
       recompute_(options.recompute),
-      tokens_(options.vocabulary, options.width, nn::init::normal(deviation)),
+      tokens_(options.vocabulary, options.width, nn::init::normal(initial_deviation)),
       dropout_(options.dropout),
       norm_(options.width, options.norm_eps, true) {
   const std::int64_t hidden = options.hidden ? options.hidden : checked_mul(4, options.width, "gpt width");
   register_module("wte", tokens_);
   if (options.positions == GptPositions::learned) {
-    positions_ = std::make_unique<nn::Embedding>(options.context, options.width, nn::init::normal(deviation));
+    positions_ = std::make_unique<nn::Embedding>(options.context, options.width, nn::init::normal(initial_deviation));
     register_module("wpe", *positions_);
   }
   register_module("drop", dropout_);
-  for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<Block>(options, hidden, i);
+  for (std::int64_t i = 0; i < options.layers; ++i) blocks_.add<GptBlock>(options, hidden, i);
   register_module("h", blocks_);
   register_module("ln_f", norm_);
   if (options.tie_head) return;
-  nn::LinearOptions head = starting();
+  nn::LinearOptions head = initial_linear();
   head.bias = false;
   head_ = std::make_unique<nn::Linear>(options.width, options.vocabulary, head);
   register_module("lm_head", *head_);
@@ -177,7 +172,7 @@ Tensor Gpt::trunk(const Tensor& ids, const Tensor& segments) {
                describe(ids), "; they are [N, T] with T from 1 to the context of ", context_);
   Tensor y = embed(ids, 0, segments);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    auto& block = static_cast<Block&>(blocks_[i]);
+    auto& block = static_cast<GptBlock&>(blocks_[i]);
     const auto call = [&block, segments](std::span<const Tensor> x) { return block(x[0], segments); };
     y = recompute_ ? nn::recomputed(block, call, {y}) : block(y, segments);
   }
@@ -212,7 +207,7 @@ class Gpt::Decoder : public CachedDecoder {
   Tensor logits(const Tensor& ids) override {
     Tensor y = model_.embed(ids, length());
     for (std::size_t i = 0; i < caches_.size(); ++i)
-      y = static_cast<Block&>(model_.blocks_[i]).extend(y, caches_[i], length());
+      y = static_cast<GptBlock&>(model_.blocks_[i]).extend(y, caches_[i], length());
     return model_.logits(model_.norm_(reshape(slice(y, 1, y.dim(1) - 1, y.dim(1)), {y.dim(0), y.dim(2)})));
   }
 

@@ -14,27 +14,27 @@
 namespace hearth::models {
 namespace {
 
-enum class Has { both, weight, neither };
+enum class PartHas { both, weight, neither };
 
 /// A layer behind the beginnings that its part of the model has here and there, with the shape of its weight: W is
 /// the stage's width, D, Q and F are two, three and four times as much. Its bias has the first extent. `neither`: the
 /// name is a tensor's own.
 struct Part {
   std::string_view ours, theirs, shape;
-  Has has = Has::both;
+  PartHas has = PartHas::both;
 };
 
 constexpr Part embedding_parts[] = {{"0", "proj", "WIPP"}, {"2", "norm", "W"}};
 constexpr Part block_parts[] = {
     {"norm1", "norm1", "W"},
-    {"attn.relative_position_bias_table", "attn.relative_position_bias_table", "TN", Has::neither},
+    {"attn.relative_position_bias_table", "attn.relative_position_bias_table", "TN", PartHas::neither},
     {"attn.qkv", "attn.qkv", "QW"},
     {"attn.proj", "attn.proj", "WW"},
     {"norm2", "norm2", "W"},
     {"mlp.0", "mlp.fc1", "HW"},
     {"mlp.3", "mlp.fc2", "WH"},
 };
-constexpr Part merging_parts[] = {{"reduction", "reduction", "DF", Has::weight}, {"norm", "norm", "F"}};
+constexpr Part merging_parts[] = {{"reduction", "reduction", "DF", PartHas::weight}, {"norm", "norm", "F"}};
 constexpr Part norm_parts[] = {{"norm", "norm", "W"}};
 
 /// Where a part of the model lies here and there.
@@ -91,12 +91,12 @@ class Renaming {
   void move_all(const Place& place, std::span<const Part> parts) {
     for (const Part& part : parts) {
       const std::string ours = place.ours + std::string(part.ours), theirs = place.theirs + std::string(part.theirs);
-      if (part.has == Has::neither) {
+      if (part.has == PartHas::neither) {
         move(ours, theirs, part.shape);
         continue;
       }
       move(ours + ".weight", theirs + ".weight", part.shape);
-      if (part.has == Has::both) move(ours + ".bias", theirs + ".bias", part.shape.substr(0, 1));
+      if (part.has == PartHas::both) move(ours + ".bias", theirs + ".bias", part.shape.substr(0, 1));
     }
   }
 

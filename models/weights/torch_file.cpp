@@ -321,16 +321,16 @@ class Tensors {
   /// expanded ones have strides of 0.
   static std::int64_t count_within(std::int64_t elements, std::int64_t offset, const std::vector<std::int64_t>& sizes,
                                    const std::vector<std::int64_t>& strides) {
-    constexpr std::int64_t max_extent = std::int64_t{1} << 40;
+    constexpr std::int64_t max_size = std::int64_t{1} << 40;
     if (sizes.size() != strides.size() || sizes.size() > static_cast<std::size_t>(Shape::max_rank) || offset < 0 ||
         offset > elements)
       return -1;
     for (std::size_t i = 0; i < sizes.size(); ++i)
-      if (sizes[i] < 0 || sizes[i] > max_extent || strides[i] < 0) return -1;
+      if (sizes[i] < 0 || sizes[i] > max_size || strides[i] < 0) return -1;
     if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
     std::int64_t last = offset, count = 1;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (count > max_extent / sizes[i] || (strides[i] > 0 && sizes[i] - 1 > (elements - last) / strides[i])) return -1;
+      if (count > max_size / sizes[i] || (strides[i] > 0 && sizes[i] - 1 > (elements - last) / strides[i])) return -1;
       count *= sizes[i];
       last += (sizes[i] - 1) * strides[i];
     }

@@ -23,7 +23,7 @@ constexpr const char* positions_note = "hearth.position_ids";
 constexpr const char* positions_name = "embeddings.position_ids";
 constexpr const char* positions_table = "embeddings.position_embeddings.weight";
 
-enum class Kind {
+enum class LayerKind {
   plain,
   transposed,  // theirs is [inputs, outputs]
   joined,      // theirs are the query's, the key's and the value's, ours is "qkv"
@@ -38,36 +38,36 @@ struct Layer {
   std::string_view name;
   std::string_view shape;
   std::string_view group = {};
-  Kind kind = Kind::plain;
+  LayerKind kind = LayerKind::plain;
   Has has = Has::both;
 };
 
 constexpr Layer gpt2_layers[] = {
-    {"wte", "VW", "", Kind::plain, Has::weight},
-    {"wpe", "PW", "", Kind::plain, Has::weight},
+    {"wte", "VW", "", LayerKind::plain, Has::weight},
+    {"wpe", "PW", "", LayerKind::plain, Has::weight},
     {"h.#.ln_1", "W"},
-    {"h.#.attn.c_attn", "QW", "", Kind::transposed},
-    {"h.#.attn.c_proj", "WW", "", Kind::transposed},
+    {"h.#.attn.c_attn", "QW", "", LayerKind::transposed},
+    {"h.#.attn.c_proj", "WW", "", LayerKind::transposed},
     {"h.#.ln_2", "W"},
-    {"h.#.mlp.c_fc", "HW", "", Kind::transposed},
-    {"h.#.mlp.c_proj", "WH", "", Kind::transposed},
+    {"h.#.mlp.c_fc", "HW", "", LayerKind::transposed},
+    {"h.#.mlp.c_proj", "WH", "", LayerKind::transposed},
     {"ln_f", "W"},
-    {"lm_head", "VW", "lm_head", Kind::plain, Has::weight},
+    {"lm_head", "VW", "lm_head", LayerKind::plain, Has::weight},
 };
 
 constexpr Layer bert_layers[] = {
-    {"embeddings.word_embeddings", "VW", "", Kind::plain, Has::weight},
-    {"embeddings.position_embeddings", "PW", "", Kind::plain, Has::weight},
-    {"embeddings.token_type_embeddings", "SW", "", Kind::plain, Has::weight},
+    {"embeddings.word_embeddings", "VW", "", LayerKind::plain, Has::weight},
+    {"embeddings.position_embeddings", "PW", "", LayerKind::plain, Has::weight},
+    {"embeddings.token_type_embeddings", "SW", "", LayerKind::plain, Has::weight},
     {"embeddings.LayerNorm", "W"},
-    {"encoder.layer.#.attention.self.qkv", "QW", "", Kind::joined},
+    {"encoder.layer.#.attention.self.qkv", "QW", "", LayerKind::joined},
     {"encoder.layer.#.attention.output.dense", "WW"},
     {"encoder.layer.#.attention.output.LayerNorm", "W"},
     {"encoder.layer.#.intermediate.dense", "HW"},
     {"encoder.layer.#.output.dense", "WH"},
     {"encoder.layer.#.output.LayerNorm", "W"},
     {"pooler.dense", "WW", "pooler"},
-    {"cls.predictions", "V", "cls", Kind::plain, Has::bias},
+    {"cls.predictions", "V", "cls", LayerKind::plain, Has::bias},
     {"cls.predictions.transform.dense", "WW", "cls"},
     {"cls.predictions.transform.LayerNorm", "W", "cls"},
     {"classifier", "CW", "classifier"},
@@ -125,7 +125,7 @@ struct Rule {
   std::string name;
   std::string theirs;
   std::string_view shape;
-  Kind kind;
+  LayerKind kind;
   std::string_view group;
 };
 
@@ -151,7 +151,7 @@ std::vector<Rule> rules_of(std::span<const Layer> layers, std::span<const Rename
     const std::string ours(layer.name);
     if (layer.has != Has::bias) rules.push_back({ours + ".weight", theirs + ".weight", layer.shape, layer.kind, group});
     // Biases have one axis, which nothing transposes.
-    const Kind kind = layer.kind == Kind::transposed ? Kind::plain : layer.kind;
+    const LayerKind kind = layer.kind == LayerKind::transposed ? LayerKind::plain : layer.kind;
     if (layer.has != Has::weight)
       rules.push_back({ours + ".bias", theirs + ".bias", layer.shape.substr(0, 1), kind, group});
   }
@@ -205,7 +205,7 @@ std::string our_name(const Rule& rule, std::int64_t layer) { return replaced(rul
 
 std::vector<std::string> their_names(const Family& family, const Rule& rule, std::int64_t layer) {
   const std::string name = replaced(rule.theirs, "#", std::to_string(layer));
-  if (rule.kind != Kind::joined) return {name};
+  if (rule.kind != LayerKind::joined) return {name};
   std::vector<std::string> names;
   for (const std::string_view part : family.parts) names.push_back(replaced(name, "*", part));
   return names;
@@ -330,14 +330,14 @@ WeightSet transformers_to_hearth(const WeightSet& theirs, WeightFormat from, Nam
   require_pooler(family, walk, report);
   walk.each([&](const Rule& rule, std::int64_t layer) {
     std::string shape(rule.shape);
-    if (rule.kind == Kind::transposed) std::reverse(shape.begin(), shape.end());
-    if (rule.kind == Kind::joined) std::replace(shape.begin(), shape.end(), 'Q', 'W');
+    if (rule.kind == LayerKind::transposed) std::reverse(shape.begin(), shape.end());
+    if (rule.kind == LayerKind::joined) std::replace(shape.begin(), shape.end(), 'Q', 'W');
     std::vector<Tensor> parts;
     for (const std::string& part : their_names(family, rule, layer)) parts.push_back(walk.take(part, shape));
     for (const Tensor& part : parts)
       if (!part.defined()) return;
     const std::string name = our_name(rule, layer);
-    if (rule.kind == Kind::transposed) parts[0] = transpose(parts[0], {1, 0}).contiguous();
+    if (rule.kind == LayerKind::transposed) parts[0] = transpose(parts[0], {1, 0}).contiguous();
     for (const Tensor& part : parts)
       if (part.dtype() != parts[0].dtype()) {
         report.misshaped.push_back(join_text(name, " is joined from ", parts[0].dtype(), " and ", part.dtype()));
@@ -369,7 +369,7 @@ WeightSet transformers_from_hearth(const WeightSet& ours, WeightFormat to, NameR
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto first = static_cast<std::int64_t>(i) * rows;
       Tensor part = slice(tensor, 0, first, first + rows);
-      if (rule.kind == Kind::transposed) part = transpose(part, {1, 0});
+      if (rule.kind == LayerKind::transposed) part = transpose(part, {1, 0});
       theirs.weights.push_back({(is_head(rule) ? "" : prefix) + names[i], part.contiguous()});
     }
     if (with_positions && rule.name == positions_table)

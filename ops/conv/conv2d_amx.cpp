@@ -11,7 +11,7 @@
 namespace hearth::kernels {
 namespace {
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_amx(const ConvProblem& problem, const Conv2dOperands& o) {
   if (problem.pass != Pass::backward_weights) return convolve_on_tiles(problem, o);
   const ConvShape& s = problem.shape;
   if (problem.weights == DType::f32)
@@ -21,7 +21,7 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
   if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), DType::bf16, s.n * s.p * s.q, s.k, o.b.data<float>());
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string amx_unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (problem.activations != DType::bf16) return join_text("images of ", problem.activations, ", not bf16");
   if (s.groups != 1) return join_text(s.groups, " groups");
@@ -36,12 +36,12 @@ std::string unsupported(const ConvProblem& problem) {
 // A prototype of such streams ran 3x3 filters forward at 2.4 to 3.1 TFLOP/s on two cores of an Intel Xeon where the
 // library had 0.23 to 0.51; this code has never been timed. Filters of one pixel are matrix products, on tiles too, or
 // the library's, if it is there.
-std::string why_slower(const ConvProblem& problem) {
+std::string amx_why_slower(const ConvProblem& problem) {
   return cpu::dnn::available() && problem.shape.r * problem.shape.s == 1 ? "filters of one pixel" : "";
 }
 
 }  // namespace
 
-const Conv2dCandidate conv2d_amx{"amx", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_amx{"amx", amx_unsupported, run_amx, nullptr, amx_why_slower};
 
 }  // namespace hearth::kernels

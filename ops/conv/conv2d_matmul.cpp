@@ -87,7 +87,7 @@ const void* pixels_of(const ConvProblem& problem, const Tensor& x, cpu::Scratch&
   return kept;
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string matmul_unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (s.r != 1 || s.s != 1) return join_text("filters of ", s.r, "x", s.s, ", not of one pixel");
   if (s.groups != 1) return join_text(s.groups, " groups");
@@ -98,7 +98,7 @@ std::string unsupported(const ConvProblem& problem) {
 
 // Nearly always the faster way; the f32 product with transposed filters of many channels is the one that the library
 // does slower than a convolution.
-std::string why_slower(const ConvProblem& problem) {
+std::string matmul_why_slower(const ConvProblem& problem) {
   if (!cpu::dnn::available()) return "";
   if (cpu::matmul_implementation(product_of(problem)) == "gemm") return "a product that the library does not take";
   const ConvShape& s = problem.shape;
@@ -107,7 +107,7 @@ std::string why_slower(const ConvProblem& problem) {
   return s.c <= 256 || s.n * s.p * s.q <= 256 ? "" : "many pixels of many f32 channels";
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_matmul(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
   MatmulProblem product = product_of(problem);
   product.accumulate = o.accumulate;
@@ -131,6 +131,6 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_matmul{"matmul", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_matmul{"matmul", matmul_unsupported, run_matmul, nullptr, matmul_why_slower};
 
 }  // namespace hearth::kernels

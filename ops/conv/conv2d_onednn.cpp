@@ -140,7 +140,7 @@ void make_primitive(ConvPlan& plan, Pass pass, const Descriptors& d) {
   }
 }
 
-std::shared_ptr<const ConvPlan> make_plan(const ThreadsProblem& key) {
+std::shared_ptr<const ConvPlan> make_onednn_plan(const ThreadsProblem& key) {
   auto plan = std::make_shared<ConvPlan>();
   const auto& [problem, size] = key;
   const ThreadsScope pool(size);
@@ -162,7 +162,7 @@ std::shared_ptr<const ConvPlan> make_plan(const ThreadsProblem& key) {
 
 std::shared_ptr<const ConvPlan> plan_of(const ThreadsProblem& key) {
   static auto* const registry = new Registry<ThreadsProblem, ConvPlan>(text_of);
-  return registry->get(key, [&] { return make_plan(key); });
+  return registry->get(key, [&] { return make_onednn_plan(key); });
 }
 
 std::shared_ptr<const ConvPlan> usable_plan(const ThreadsProblem& key) {
@@ -276,20 +276,20 @@ void sum_in_shares(const ConvProblem& problem, const Memory& m) {
   if (m.b != nullptr) sum_shares(bias_parts, count, 1, s.k, nullptr, false, m.b, DType::f32, s.k);
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string onednn_unsupported(const ConvProblem& problem) {
   if (problem.deterministic) return plan_of(share(problem, Shares(problem).size))->reason;
   return plan_of({problem, current_threads()})->reason;
 }
 
 // Measured on AVX2: strided filter gradients run at 20 to 24 of 40 GFLOP/s, those of im2col at 29 to 33.
-std::string why_slower(const ConvProblem& problem) {
+std::string onednn_why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (problem.pass != Pass::backward_weights || problem.activations != DType::f32 || problem.deterministic) return "";
   if (cpu::isa() != cpu::Isa::v3 || (s.stride_h == 1 && s.stride_w == 1)) return "";
   return s.groups == 1 && s.c >= 64 && s.k >= 64 ? "a strided filter gradient on AVX2" : "";
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_onednn(const ConvProblem& problem, const Conv2dOperands& o) {
   const Memory memory{o.x.bytes(), o.w.bytes(), o.y.bytes(), o.b.defined() ? o.b.data<float>() : nullptr};
   if (problem.deterministic)
     return problem.pass == Pass::backward_weights ? sum_in_shares(problem, memory) : run_in_shares(problem, memory);
@@ -299,7 +299,7 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_onednn{"onednn", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_onednn{"onednn", onednn_unsupported, run_onednn, nullptr, onednn_why_slower};
 
 }  // namespace hearth::kernels
 

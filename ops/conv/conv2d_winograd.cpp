@@ -11,7 +11,7 @@
 namespace hearth::kernels {
 namespace {
 
-std::string unsupported(const ConvProblem& problem) {
+std::string winograd_unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (problem.activations != DType::f32 && problem.activations != DType::bf16)
     return join_text("images of ", problem.activations, ", not f32 or bf16");
@@ -22,7 +22,7 @@ std::string unsupported(const ConvProblem& problem) {
   return problem.deterministic ? "deterministic mode sums as the definition does" : "";
 }
 
-std::string why_slower(const ConvProblem& problem) {
+std::string winograd_why_slower(const ConvProblem& problem) {
   if (problem.activations == DType::f32)
     return winograd::why_slower(problem.shape, problem.pass, problem.activations, winograd::Rival::f32);
   if (cpu::amx::unsupported().empty()) return "matrix tiles are many times as fast";
@@ -53,7 +53,7 @@ void run_as(const ConvProblem& problem, const Conv2dOperands& o) {
   }
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_winograd(const ConvProblem& problem, const Conv2dOperands& o) {
   if (problem.activations == DType::f32) return run_as<float, float>(problem, o);
   if (problem.weights == DType::f32) return run_as<bf16, float>(problem, o);
   run_as<bf16, bf16>(problem, o);
@@ -61,6 +61,6 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_winograd{"winograd", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_winograd{"winograd", winograd_unsupported, run_winograd, nullptr, winograd_why_slower};
 
 }  // namespace hearth::kernels

@@ -148,7 +148,7 @@ cpu::dnn::FilterBlocks layout_of_filters(const ConvShape& s, Pass pass, const Si
   return b;
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_direct_bf16(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
   const Pass pass = problem.pass;
   const Tensor& in = pass == Pass::forward ? o.x : o.y;
@@ -182,7 +182,7 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
   });
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string direct_bf16_unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const Sides sides = sides_of(s, problem.pass);
   if (problem.pass == Pass::backward_weights) return "a filter gradient";
@@ -193,7 +193,7 @@ std::string unsupported(const ConvProblem& problem) {
   return cpu::amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
 }
 
-std::string why_slower(const ConvProblem& problem) {
+std::string direct_bf16_why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (cpu::amx::unsupported().empty()) return "matrix tiles are many times as fast";
   if (s.r * s.s == 1) return "filters of one pixel";
@@ -209,7 +209,7 @@ std::string why_slower(const ConvProblem& problem) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_direct_bf16{"direct_bf16", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_direct_bf16{"direct_bf16", direct_bf16_unsupported, run_direct_bf16, nullptr, direct_bf16_why_slower};
 
 #else
 

@@ -177,7 +177,7 @@ void sum_chunk(const ConvShape& s, const Pixels& x, const Pixels& dy, const Chun
   });
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string paired_bf16_unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (problem.pass != Pass::backward_weights) return "not a filter gradient";
   if (problem.activations != DType::bf16) return join_text("images of ", problem.activations, ", not bf16");
@@ -189,7 +189,7 @@ std::string unsupported(const ConvProblem& problem) {
 
 // Measured for batches of 2 to 128. 1x1 filters use what is copied once, and are no faster than the library's
 // products; nor are large filters of few pixels, where writing dw is all.
-std::string why_slower(const ConvProblem& problem) {
+std::string paired_bf16_why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (cpu::amx::unsupported().empty()) return "matrix tiles are many times as fast";
   if (s.n == 1) return "a single image";
@@ -197,7 +197,7 @@ std::string why_slower(const ConvProblem& problem) {
   return s.n * s.p * s.q >= 64 || s.k * s.r * s.s * s.c <= (1 << 20) ? "" : "large filters of few pixels";
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_paired_bf16(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
   const std::int64_t pairs = pairs_of_chunk(s), filters = s.k * s.r * s.s * s.c;
   cpu::Scratch scratch;
@@ -217,7 +217,7 @@ void run(const ConvProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_paired_bf16{"paired_bf16", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_paired_bf16{"paired_bf16", paired_bf16_unsupported, run_paired_bf16, nullptr, paired_bf16_why_slower};
 
 #else
 

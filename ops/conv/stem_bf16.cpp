@@ -430,11 +430,11 @@ void run_gradient(const ConvProblem& problem, const Conv2dOperands& o) {
   if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), DType::bf16, s.n * s.p * s.q, s.k, o.b.data<float>());
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_stem_bf16(const ConvProblem& problem, const Conv2dOperands& o) {
   problem.pass == Pass::forward ? run_forward(problem, o) : run_gradient(problem, o);
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string stem_bf16_unsupported(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (problem.pass == Pass::backward_data) return "a data gradient";
   if (problem.activations != DType::bf16) return join_text("images of ", problem.activations, ", not bf16");
@@ -448,7 +448,7 @@ std::string unsupported(const ConvProblem& problem) {
 
 // Measured for batches of 1 to 128, filters of 3x3 to 16x16 and images of 8x8 to 512x512: 0.4 to 0.95 of the library's
 // time but for these.
-std::string why_slower(const ConvProblem& problem) {
+std::string stem_bf16_why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   if (cpu::amx::unsupported().empty()) return "matrix tiles are many times as fast";
   if (problem.pass == Pass::backward_weights) return s.k < lanes ? "fewer than 16 filters" : "";
@@ -458,7 +458,7 @@ std::string why_slower(const ConvProblem& problem) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_stem_bf16{"stem_bf16", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_stem_bf16{"stem_bf16", stem_bf16_unsupported, run_stem_bf16, nullptr, stem_bf16_why_slower};
 
 #else
 

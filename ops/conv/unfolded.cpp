@@ -18,10 +18,10 @@
 namespace hearth::kernels {
 namespace {
 
-std::int64_t pixels_of(const ConvShape& s) { return s.n * s.p * s.q; }
+std::int64_t output_pixels(const ConvShape& s) { return s.n * s.p * s.q; }
 std::int64_t taps_of(const ConvShape& s) { return s.r * s.s; }
 
-MatmulProblem product_of(const ConvProblem& problem) {
+MatmulProblem unfolded_product(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const std::int64_t unfolded = taps_of(s) * s.c;
   MatmulProblem m;
@@ -29,15 +29,15 @@ MatmulProblem product_of(const ConvProblem& problem) {
   m.has_bias = problem.pass == Pass::forward && problem.bias.has_value();
   switch (problem.pass) {
     case Pass::forward:  // y[pixels, k] = x[pixels, taps c] w[k, taps c]^T
-      m.m = pixels_of(s), m.n = s.k, m.k = unfolded, m.transpose_b = true;
+      m.m = output_pixels(s), m.n = s.k, m.k = unfolded, m.transpose_b = true;
       m.a = m.c = problem.activations, m.b = problem.weights;
       break;
     case Pass::backward_data:  // dx[pixels, taps c] = dy[pixels, k] w[k, taps c], kept in f32 until the taps are added
-      m.m = pixels_of(s), m.n = unfolded, m.k = s.k;
+      m.m = output_pixels(s), m.n = unfolded, m.k = s.k;
       m.a = problem.activations, m.b = problem.weights, m.c = DType::f32;
       break;
     case Pass::backward_weights:  // dw[k, taps c] = dy[pixels, k]^T x[pixels, taps c]
-      m.m = s.k, m.n = unfolded, m.k = pixels_of(s), m.transpose_a = true;
+      m.m = s.k, m.n = unfolded, m.k = output_pixels(s), m.transpose_a = true;
       m.a = m.b = problem.activations, m.c = problem.weights;
       break;
   }
@@ -49,7 +49,7 @@ const void* unfold(const ConvProblem& problem, const std::byte* x, cpu::Scratch&
   const ConvShape& s = problem.shape;
   const std::size_t bytes = static_cast<std::size_t>(s.c) * size_of(problem.activations);
   auto* unfolded =
-      static_cast<std::byte*>(scratch.take_bytes(static_cast<std::size_t>(pixels_of(s) * taps_of(s)) * bytes));
+      static_cast<std::byte*>(scratch.take_bytes(static_cast<std::size_t>(output_pixels(s) * taps_of(s)) * bytes));
   cpu::parallel_for(s.n * s.p, 1, [&](std::int64_t begin, std::int64_t end) {
     std::byte* to = unfolded + static_cast<std::size_t>(begin * s.q * taps_of(s)) * bytes;
     for (std::int64_t i = begin; i < end; ++i)
@@ -97,43 +97,43 @@ void fold(const ConvProblem& problem, const float* unfolded, std::byte* dx) {
   });
 }
 
-std::string unsupported(const ConvProblem& problem) {
+std::string unfolded_unsupported(const ConvProblem& problem) {
   return problem.shape.groups == 1 ? "" : join_text(problem.shape.groups, " groups");
 }
 
 // Measured: f32 gains in every pass; in bf16 the data gradient does not, and the filter gradient does longer.
-std::string why_slower(const ConvProblem& problem) {
+std::string unfolded_why_slower(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const bool narrow = problem.activations != DType::f32;
   if (narrow && problem.pass == Pass::backward_data) return "a data gradient in bf16";
   const std::int64_t pixels = narrow && problem.pass == Pass::backward_weights ? 512 : 128;
-  if (pixels_of(s) > pixels) return join_text(pixels_of(s), " pixels, more than ", pixels);
+  if (output_pixels(s) > pixels) return join_text(output_pixels(s), " pixels, more than ", pixels);
   if (s.k * s.c < 128 * 128 || taps_of(s) > 25) return "few filters or many taps";
-  const bool unsupported_reason = cpu::dnn::available() && cpu::matmul_implementation(product_of(problem)) == "gemm";
+  const bool unsupported_reason = cpu::dnn::available() && cpu::matmul_implementation(unfolded_product(problem)) == "gemm";
   return unsupported_reason ? "a product that the library does not take" : "";
 }
 
-void run(const ConvProblem& problem, const Conv2dOperands& o) {
+void run_unfolded(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
-  const MatmulProblem product = product_of(problem);
+  const MatmulProblem product = unfolded_product(problem);
   cpu::Scratch scratch;
   switch (problem.pass) {
     case Pass::forward:
       return cpu::matmul(product, unfold(problem, o.x.bytes(), scratch), o.w.bytes(),
                          o.b.defined() ? o.b.data<float>() : nullptr, o.y.bytes());
     case Pass::backward_data: {
-      float* unfolded = scratch.take<float>(pixels_of(s) * taps_of(s) * s.c);
+      float* unfolded = scratch.take<float>(output_pixels(s) * taps_of(s) * s.c);
       cpu::matmul(product, o.y.bytes(), o.w.bytes(), nullptr, unfolded);
       return fold(problem, unfolded, o.x.bytes());
     }
     case Pass::backward_weights:
       cpu::matmul(product, o.y.bytes(), unfold(problem, o.x.bytes(), scratch), nullptr, o.w.bytes());
-      if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), problem.activations, pixels_of(s), s.k, o.b.data<float>());
+      if (o.b.defined()) cpu::dnn::sum_rows(o.y.bytes(), problem.activations, output_pixels(s), s.k, o.b.data<float>());
   }
 }
 
 }  // namespace
 
-const Conv2dCandidate conv2d_unfolded{"unfolded", unsupported, run, nullptr, why_slower};
+const Conv2dCandidate conv2d_unfolded{"unfolded", unfolded_unsupported, run_unfolded, nullptr, unfolded_why_slower};
 
 }  // namespace hearth::kernels

@@ -2,97 +2,29 @@
 // Bias and activation on the CPU: each element is read and written once, and the bias gradient is summed while the
 // activation's gradient passes by.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
+#include "core/cpu/blocks.h"
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
 #include "ops/epilogue/epilogue.h"
-#include "ops/epilogue/functors.h"
 #include "ops/epilogue/gelu_bf16_vectors.h"
 #include "ops/epilogue/gelu_rounded.h"
 #include "ops/matmul/amx.h"
+#include "ops/pointwise/blocks.h"
 #include "ops/scratch.h"
 
 #ifndef HEARTH_ISA_NAMESPACE
 namespace hearth::kernels {
 namespace {
 
-/// Columns handled at a time, so that their sums stay in registers or the first-level cache.
+/// Columns handled at a time, so that their sums stay in the first-level cache.
 constexpr std::int64_t column_block = 256;
+static_assert(column_block <= cpu::block_size);
 /// Rows summed directly; sums of more rows are sums of such blocks, which keeps the rounding error small.
 constexpr std::int64_t row_block = 64;
-
-}  // namespace
-}  // namespace hearth::kernels
-#endif
-
-namespace hearth {}
-
-#define HEARTH_ISA_SOURCE "ops/epilogue/epilogue_cpu.cpp"
-#include "core/cpu/foreach_isa.h"
-
-#ifdef HEARTH_ISA_NAMESPACE
-namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
-
-/// y = F(x + bias); x may be y, and bias may be null.
-template <class F, class T>
-void finish_rows(F, const T* x, const acc_t<T>* bias, T* y, std::int64_t rows, std::int64_t cols) {
-  if (bias == nullptr) {
-    const std::int64_t count = rows * cols;
-#pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) cpu::store(y + i, F::value(cpu::load(x + i)));
-    return;
-  }
-  for (std::int64_t row = 0; row < rows; ++row, x += cols, y += cols) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < cols; ++c) cpu::store(y + c, F::value(cpu::load(x + c) + bias[c]));
-  }
-}
-
-/// dpre = dy * F's slope, and sums[cols] = its column sums.
-template <class F, class T, bool store>
-void grad_rows(F, std::bool_constant<store>, const T* reference, const T* dy, T* dpre, acc_t<T>* sums,
-               std::int64_t rows, std::int64_t cols) {
-  using A = acc_t<T>;
-  for (std::int64_t c0 = 0; c0 < cols; c0 += column_block) {
-    const std::int64_t width = std::min(column_block, cols - c0);
-    A* total = sums + c0;
-    for (std::int64_t c = 0; c < width; ++c) total[c] = A(0);
-    for (std::int64_t r0 = 0; r0 < rows; r0 += row_block) {
-      alignas(64) A block[column_block] = {};
-      const std::int64_t end = std::min(rows, r0 + row_block);
-      for (std::int64_t row = r0; row < end; ++row) {
-        const std::int64_t at = row * cols + c0;
-#pragma omp simd
-        for (std::int64_t c = 0; c < width; ++c) {
-          A d = cpu::load(dy + at + c);
-          if constexpr (store) {
-            d *= F::slope(cpu::load(reference + at + c));
-            cpu::store(dpre + at + c, d);
-          }
-          block[c] += d;
-        }
-      }
-#pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) total[c] += block[c];
-    }
-  }
-}
-
-template <class F, class T>
-void grad_flat(F, const T* reference, const T* dy, T* dpre, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) cpu::store(dpre + i, cpu::load(dy + i) * F::slope(cpu::load(reference + i)));
-}
-
-}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
-#else
-
-namespace hearth::kernels {
-namespace {
-
-std::int64_t columns_of(const Tensor& y) { return y.rank() == 0 ? 1 : y.dim(-1); }
 
 struct GeluOf16Bits {
   // 2^n 2^r, where n + r = -x^2 / (2 ln 2) and n is whole; within 2e-7. 0 where f32 would be subnormal.
@@ -117,38 +49,112 @@ struct GeluOf16Bits {
   }
 };
 
-/// f(functor) for the activation's functor of elements of this type.
-template <class T, class F>
-void visit_for(Activation activation, F&& f) {
-  activations::visit_activation(activation, [&]<class Exact>(Exact) {
-    constexpr bool rounded = sizeof(T) == 2 && std::is_same_v<Exact, functors::gelu>;
-    f(std::conditional_t<rounded, GeluOf16Bits, Exact>{});
-  });
+}  // namespace
+}  // namespace hearth::kernels
+#endif
+
+namespace hearth {}
+
+#define HEARTH_ISA_SOURCE "ops/epilogue/epilogue_cpu.cpp"
+#include "core/cpu/foreach_isa.h"
+
+#ifdef HEARTH_ISA_NAMESPACE
+namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
+
+inline void rounded_gelu(const float* x, float* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = GeluOf16Bits::value(x[i]);
 }
 
-/// Whether gelu_bf16_vectors.h has F of T; asked only where the processor has the instructions.
-template <class F, class T>
-constexpr bool has_vectors = std::is_same_v<F, GeluOf16Bits>&& std::is_same_v<T, bf16>;
-
-/// Rows a piece of work has, so that it is worth handing to a thread.
-std::int64_t rows_a_piece(std::int64_t cols) {
-  return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, cols));
+inline void rounded_gelu_slopes(const float* x, const float* dy, float* dx, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * GeluOf16Bits::slope(x[i]);
 }
 
-template <class F, class T>
-void finish(const Tensor& x, const Tensor& bias, const Tensor& y) {
-  const std::int64_t cols = columns_of(y);
-  if (y.size() == 0) return;
-  const Tensor wide = bias.defined() ? bias.to(dtype_of<acc_t<T> >()) : Tensor();
-  const acc_t<T>* b = wide.defined() ? wide.data<acc_t<T> >() : nullptr;
-  const T* from = x.data<T>();
-  T* into = y.data<T>();
-  cpu::parallel_for(y.size() / cols, rows_a_piece(cols), [&](std::int64_t begin, std::int64_t end) {
-    if constexpr (has_vectors<F, T>)
-      if (b == nullptr && cpu::amx::has_bf16_vectors())
-        return gelu_bf16_vectors::values(from + begin * cols, into + begin * cols, (end - begin) * cols);
-    HEARTH_ISA_CALL(finish_rows, F{}, from + begin * cols, b, into + begin * cols, end - begin, cols);
-  });
+/// y += bias in every row.
+template <class T>
+void add_bias_rows(const acc_t<T>* bias, T* y, std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t row = 0; row < rows; ++row, y += cols) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < cols; ++c) cpu::store(y + c, cpu::load(y + c) + bias[c]);
+  }
+}
+
+/// sums += x.
+template <class A>
+void add_row(const A* x, A* sums, std::int64_t cols) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < cols; ++c) sums[c] += x[c];
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
+#else
+
+namespace hearth::kernels {
+namespace {
+
+std::int64_t columns_of(const Tensor& y) { return y.rank() == 0 ? 1 : y.dim(-1); }
+
+Pointwise function_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return Pointwise::relu;
+    case Activation::gelu:
+      return Pointwise::gelu;
+    case Activation::gelu_tanh:
+      return Pointwise::gelu_tanh;
+    case Activation::silu:
+      return Pointwise::silu;
+    case Activation::none:
+      break;
+  }
+  throw UsageError(join_text("activation: value ", static_cast<int>(activation), " is not one of the enumeration"));
+}
+
+/// An activation of elements of T, in blocks of what they are computed in.
+template <class T>
+class ActivationBlocks {
+ public:
+  using A = acc_t<T>;
+  explicit ActivationBlocks(Activation activation)
+      : copies_(activation == Activation::none), rounds_(sizeof(T) == 2 && activation == Activation::gelu) {
+    if (copies_ || rounds_) return;
+    values_ = value_block<A>(function_of(activation));
+    slopes_ = slope_block<A>(function_of(activation));
+  }
+
+  void values(const A* x, A* y, std::int64_t n) const {
+    if (copies_) {
+      if (x != y) std::copy_n(x, n, y);
+      return;
+    }
+    if constexpr (sizeof(T) == 2)
+      if (rounds_) return HEARTH_ISA_CALL(rounded_gelu, x, y, n);
+    values_(x, y, n, A(0), A(0));
+  }
+  void slopes(const A* reference, const A* dy, A* dx, std::int64_t n) const {
+    if (copies_) {
+      if (dy != dx) std::copy_n(dy, n, dx);
+      return;
+    }
+    if constexpr (sizeof(T) == 2)
+      if (rounds_) return HEARTH_ISA_CALL(rounded_gelu_slopes, reference, dy, dx, n);
+    slopes_(reference, dy, dx, n, A(0), A(0));
+  }
+
+ private:
+  bool copies_, rounds_;
+  ValueBlock<A> values_ = nullptr;
+  SlopeBlock<A> slopes_ = nullptr;
+};
+
+/// Whether gelu_bf16_vectors.h has the activation of bf16.
+bool has_vectors(Activation activation) { return activation == Activation::gelu && cpu::amx::has_bf16_vectors(); }
+
+/// Elements, and rows, that a piece of work has, so that it is worth handing to a thread.
+constexpr std::int64_t elements_a_piece = 32768;
+std::int64_t epilogue_rows(std::int64_t cols) {
+  return std::max<std::int64_t>(1, elements_a_piece / std::max<std::int64_t>(1, cols));
 }
 
 /// `pieces` rows of partial sums become db, added in order.
@@ -170,9 +176,39 @@ void add_partials(const A* partials, std::int64_t pieces, std::int64_t cols, con
   });
 }
 
-/// Column sums of `dy` times F's slope; the product is stored in dpre where that is defined.
-template <class F, class T>
-void grad_with_sums(const Tensor& reference, const Tensor& dy, const Tensor& dpre, const Tensor& db) {
+/// Column sums of a part of dy, times the activation's slope, which is stored in dpre unless that is null.
+template <class T>
+void column_sums(const ActivationBlocks<T>& activation, const T* reference, const T* dy, T* dpre, acc_t<T>* sums,
+                 std::int64_t rows, std::int64_t cols) {
+  using A = acc_t<T>;
+  cpu::Strip<T> strip, strip_reference;
+  for (std::int64_t c0 = 0; c0 < cols; c0 += column_block) {
+    const std::int64_t width = std::min(column_block, cols - c0);
+    A* const total = sums + c0;
+    std::fill_n(total, width, A(0));
+    for (std::int64_t r0 = 0; r0 < rows; r0 += row_block) {
+      alignas(64) A block[column_block] = {};
+      const std::int64_t end = std::min(rows, r0 + row_block);
+      for (std::int64_t row = r0; row < end; ++row) {
+        const std::int64_t at = row * cols + c0;
+        const A* slopes = cpu::read_block(dy + at, width, strip);
+        if (dpre != nullptr) {
+          A* const to = cpu::block_of(dpre + at, strip);
+          activation.slopes(cpu::read_block(reference + at, width, strip_reference), slopes, to, width);
+          cpu::write_block(strip, dpre + at, width);
+          slopes = to;
+        }
+        HEARTH_ISA_CALL(add_row, slopes, block, width);
+      }
+      HEARTH_ISA_CALL(add_row, static_cast<const A*>(block), total, width);
+    }
+  }
+}
+
+/// Column sums of `dy` times the activation's slope; the product is stored in dpre where that is defined.
+template <class T>
+void grad_with_sums(Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
+                    const Tensor& db) {
   using A = acc_t<T>;
   const std::int64_t cols = columns_of(dy);
   if (cols == 0) return;
@@ -183,7 +219,7 @@ void grad_with_sums(const Tensor& reference, const Tensor& dy, const Tensor& dpr
   }
   // At most 64 pieces of whole row blocks: few partial sums, enough shares for any thread pool.
   const std::int64_t share = (rows + 63) / 64;
-  const std::int64_t least = std::max(share, rows_a_piece(cols));
+  const std::int64_t least = std::max(share, epilogue_rows(cols));
   const std::int64_t grain = (least + row_block - 1) / row_block * row_block;
   const std::int64_t pieces = (rows + grain - 1) / grain;
   cpu::Scratch scratch;
@@ -191,16 +227,15 @@ void grad_with_sums(const Tensor& reference, const Tensor& dy, const Tensor& dpr
   const T* gradient = dy.data<T>();
   const T* other = dpre.defined() ? reference.data<T>() : nullptr;
   T* into = dpre.defined() ? dpre.data<T>() : nullptr;
+  const ActivationBlocks<T> blocks(activation);
   cpu::parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
     A* sums = partials + begin / grain * cols;
     const std::int64_t at = begin * cols;
-    if constexpr (has_vectors<F, T>)
-      if (cpu::amx::has_bf16_vectors())
+    if constexpr (std::is_same_v<T, bf16>)
+      if (into != nullptr && has_vectors(activation))
         return gelu_bf16_vectors::gradients_and_sums(other + at, gradient + at, into + at, sums, end - begin, cols);
-    if (into != nullptr)
-      HEARTH_ISA_CALL(grad_rows, F{}, std::true_type{}, other + at, gradient + at, into + at, sums, end - begin, cols);
-    else
-      HEARTH_ISA_CALL(grad_rows, F{}, std::false_type{}, other, gradient + at, into, sums, end - begin, cols);
+    column_sums<T>(blocks, into == nullptr ? nullptr : other + at, gradient + at, into == nullptr ? nullptr : into + at,
+                   sums, end - begin, cols);
   });
   add_partials(partials, pieces, cols, db);
 }
@@ -212,34 +247,60 @@ void fill_rows(cpu::Stream&, const Tensor& bias, const Tensor& y) {
   if (y.size() == 0) return;
   const Tensor row = bias.to(y.dtype());
   const std::size_t bytes = row.byte_size();
-  cpu::parallel_for(y.size() / cols, rows_a_piece(cols), [&](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_for(y.size() / cols, epilogue_rows(cols), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       std::copy_n(row.bytes(), bytes, y.bytes() + static_cast<std::size_t>(i) * bytes);
   });
 }
 
 void add_bias(cpu::Stream&, const Tensor& bias, const Tensor& y) {
-  visit_dtype("bias", y.dtype(), Floats{}, [&]<class T>() { finish<activations::NoActivation, T>(y, bias, y); });
+  const std::int64_t cols = columns_of(y);
+  if (y.size() == 0) return;
+  visit_dtype("bias", y.dtype(), Floats{}, [&]<class T>() {
+    using A = acc_t<T>;
+    const Tensor row = bias.to(dtype_of<A>());
+    const A* const values = row.data<A>();
+    T* const into = y.data<T>();
+    cpu::parallel_for(y.size() / cols, epilogue_rows(cols), [&](std::int64_t begin, std::int64_t end) {
+      HEARTH_ISA_CALL(add_bias_rows, values, into + begin * cols, end - begin, cols);
+    });
+  });
 }
 
 void activate(cpu::Stream&, Activation activation, const Tensor& pre, const Tensor& y) {
-  visit_dtype("activation", y.dtype(), Floats{},
-              [&]<class T>() { visit_for<T>(activation, [&]<class F>(F) { finish<F, T>(pre, Tensor(), y); }); });
+  visit_dtype("activation", y.dtype(), Floats{}, [&]<class T>() {
+    const ActivationBlocks<T> blocks(activation);
+    const T* const from = pre.data<T>();
+    T* const into = y.data<T>();
+    cpu::parallel_for(y.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
+      if constexpr (std::is_same_v<T, bf16>)
+        if (has_vectors(activation)) return gelu_bf16_vectors::values(from + begin, into + begin, end - begin);
+      cpu::Strip<T> strip;
+      cpu::each_block<T>(begin, end, [&](std::int64_t at, std::int64_t n) {
+        blocks.values(cpu::read_block(from + at, n, strip), cpu::block_of(into + at, strip), n);
+        cpu::write_block(strip, into + at, n);
+      });
+    });
+  });
 }
 
 void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
                    const Tensor& db) {
   visit_dtype("activation gradient", dy.dtype(), Floats{}, [&]<class T>() {
-    visit_for<T>(activation, [&]<class F>(F) {
-      if (db.defined()) return grad_with_sums<F, T>(reference, dy, dpre, db);
-      const T* other = reference.data<T>();
-      const T* gradient = dy.data<T>();
-      T* into = dpre.data<T>();
-      cpu::parallel_for(dy.size(), 32768, [&](std::int64_t begin, std::int64_t end) {
-        if constexpr (has_vectors<F, T>)
-          if (cpu::amx::has_bf16_vectors())
-            return gelu_bf16_vectors::gradients(other + begin, gradient + begin, into + begin, end - begin);
-        HEARTH_ISA_CALL(grad_flat, F{}, other + begin, gradient + begin, into + begin, end - begin);
+    if (db.defined()) return grad_with_sums<T>(activation, reference, dy, dpre, db);
+    const ActivationBlocks<T> blocks(activation);
+    const T* other = reference.data<T>();
+    const T* gradient = dy.data<T>();
+    T* into = dpre.data<T>();
+    cpu::parallel_for(dy.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
+      if constexpr (std::is_same_v<T, bf16>)
+        if (has_vectors(activation))
+          return gelu_bf16_vectors::gradients(other + begin, gradient + begin, into + begin, end - begin);
+      cpu::Strip<T> strip, strip_reference;
+      cpu::each_block<T>(begin, end, [&](std::int64_t at, std::int64_t n) {
+        blocks.slopes(cpu::read_block(other + at, n, strip_reference), cpu::read_block(gradient + at, n, strip),
+                      cpu::block_of(into + at, strip), n);
+        cpu::write_block(strip, into + at, n);
       });
     });
   });
@@ -247,7 +308,7 @@ void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference,
 
 void sum_rows(cpu::Stream&, const Tensor& dy, const Tensor& db) {
   visit_dtype("bias gradient", dy.dtype(), Floats{},
-              [&]<class T>() { grad_with_sums<activations::NoActivation, T>(Tensor(), dy, Tensor(), db); });
+              [&]<class T>() { grad_with_sums<T>(Activation::none, Tensor(), dy, Tensor(), db); });
 }
 
 }  // namespace hearth::kernels

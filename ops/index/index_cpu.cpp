@@ -41,10 +41,10 @@ void sum_places(const T* x, std::int64_t pitch, const std::int64_t* places, std:
 namespace hearth::kernels {
 namespace {
 
-constexpr std::int64_t grain = 1 << 14;
+constexpr std::int64_t index_grain = 1 << 14;
 
 std::int64_t rows_a_task(std::int64_t inner) {
-  return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(inner, 1));
+  return std::max<std::int64_t>(1, index_grain / std::max<std::int64_t>(inner, 1));
 }
 
 /// Places sorted by id: those of id r are order[begin[r]] to order[begin[r + 1] - 1], ascending.

@@ -14,8 +14,6 @@
 namespace hearth {
 namespace {
 
-DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 Shape leading_axes(const Tensor& logits) {
   return Shape(std::span(logits.shape().begin(), static_cast<std::size_t>(logits.rank() - 1)));
 }
@@ -39,7 +37,7 @@ struct CrossEntropy {
 
   Tensor forward(Saved& saved, const Tensor& logits_view, const Tensor& labels_view) const {
     const Tensor logits = logits_view.contiguous();
-    const DType wide = wide_of(logits.dtype());
+    const DType wide = kernels::loss_type(logits.dtype());
     const Tensor labels = prepared_labels(labels_view, wide);
     const std::int64_t classes = logits.dim(-1), rows = logits.size() / classes;
     const Tensor most = Tensor::empty({rows}, wide, logits.device()), log_sum = Tensor::empty_like(most);
@@ -104,7 +102,7 @@ void check_class_weights(const char* op, const Tensor& logits, const Tensor& wei
 /// [...]: the sum over the classes of target * weight * -log p; 0 for ignored rows.
 Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
   const CrossEntropyOptions each{.ignore_index = options.ignore_index, .reduction = Reduction::none};
-  const DType wide = wide_of(logits.dtype());
+  const DType wide = kernels::loss_type(logits.dtype());
   const Tensor weights = options.class_weights.detach().to(wide);
   const double even = options.label_smoothing / static_cast<double>(logits.dim(-1)), kept = 1 - options.label_smoothing;
   if (is_floating(labels.dtype()))

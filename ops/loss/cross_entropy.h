@@ -50,6 +50,9 @@ HEARTH_API Tensor count_correct(const Tensor& logits, const Tensor& labels, std:
 
 namespace kernels {
 
+/// Of the losses of inputs of a type: f32, or f64 for f64.
+inline DType loss_type(DType inputs) { return inputs == DType::f64 ? DType::f64 : DType::f32; }
+
 /// IndexError, naming `op`, unless every one of `labels`, i64, is a class or `ignore_index`. On a CUDA device nothing:
 /// there the kernels below note what they find.
 void require_class_labels(cpu::Stream&, const char* op, const Tensor& labels, std::int64_t classes,

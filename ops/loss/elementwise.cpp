@@ -18,18 +18,16 @@ namespace {
 
 using kernels::ElementLoss;
 
-struct Row {
+struct LossRow {
   const char* name;
   bool of_difference;
 };
-constexpr Row rows[] = {
+constexpr LossRow loss_rows[] = {
 #define HEARTH_LOSS_ROW(name) {#name, loss_functors::name::of_difference},
     HEARTH_ELEMENT_LOSSES(HEARTH_LOSS_ROW)
 #undef HEARTH_LOSS_ROW
 };
-constexpr const Row& row_of(ElementLoss loss) { return rows[static_cast<std::size_t>(loss)]; }
-
-DType result_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+constexpr const LossRow& row_of(ElementLoss loss) { return loss_rows[static_cast<std::size_t>(loss)]; }
 
 /// Element i of x has the weight at i % size of the result: `weight` itself where it repeats along leading axes only,
 /// else repeated to x's shape.
@@ -69,7 +67,7 @@ struct ElementLossOp {
   Tensor weight, pos_weight;
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& target) const {
-    const DType wide = result_type(x.dtype());
+    const DType wide = kernels::loss_type(x.dtype());
     const kernels::ElementLossInputs in{x.contiguous(),
                                         target.contiguous(),
                                         periodic(weight, x.shape(), wide),
@@ -185,7 +183,7 @@ Tensor dice_loss(const Tensor& probabilities, const Tensor& target, double smoot
   HEARTH_CHECK(UsageError, smooth >= 0 && std::isfinite(smooth), "dice_loss: smooth is ", smooth,
                "; it must be a finite number of at least 0");
   // Sums over an image are beyond what the 16-bit types hold.
-  const DType wide = result_type(probabilities.dtype());
+  const DType wide = kernels::loss_type(probabilities.dtype());
   const Tensor p = cast(probabilities, wide), t = cast(target, wide);
   std::vector<int> axes;
   for (int axis = 1; axis < p.rank() - 1; ++axis) axes.push_back(axis);

@@ -70,12 +70,6 @@ HEARTH_API Tensor dice_loss(const Tensor& probabilities, const Tensor& target, d
 
 namespace kernels {
 
-enum class ElementLoss {
-#define HEARTH_LIST_LOSS(name) name,
-  HEARTH_ELEMENT_LOSSES(HEARTH_LIST_LOSS)
-#undef HEARTH_LIST_LOSS
-};
-
 /// What a loss is computed from. x and target are contiguous, of one shape and floating type. The weights are
 /// contiguous, of the type of the result, or absent: element i is multiplied by weight[i % weight.size()].
 struct ElementLossInputs {

@@ -6,91 +6,69 @@
 //   result = mean ? sum / count : sum
 #include <algorithm>
 
-#include "core/cpu/element.h"
+#include "core/cpu/blocks.h"
 #include "core/cpu/parallel.h"
-#include "ops/loss/elementwise_visit.h"
+#include "ops/loss/elementwise_blocks.h"
+#include "ops/loss/elementwise_data.h"
 #include "ops/scratch.h"
 
-namespace hearth {}
-
-#define HEARTH_ISA_SOURCE "ops/loss/elementwise_cpu.cpp"
-#include "core/cpu/foreach_isa.h"
-
-#ifdef HEARTH_ISA_NAMESPACE
-namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
-
-template <class F, class T>
-void sum_of_run(const ElementLossData<T, acc_t<T>>& in, std::int64_t begin, std::int64_t end, double* sum_out,
-                double* count_out) {
-  double sum = 0, count = 0;
-  // Without weights there is no index arithmetic, and the loop vectorises.
-  if (in.weight == nullptr && in.pos_weight == nullptr) {
-#pragma omp simd reduction(+ : sum, count)
-    for (std::int64_t i = begin; i < end; ++i) {
-      const acc_t<T> t = cpu::load(in.target + i);
-      const acc_t<T> value = F::value(cpu::load(in.x + i), t, acc_t<T>(1), in.a, in.b);
-      const bool counts = t != in.ignored;
-      sum += counts ? static_cast<double>(value) : 0.0;
-      count += counts ? 1.0 : 0.0;
-    }
-  } else {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const acc_t<T> t = cpu::load(in.target + i);
-      if (t == in.ignored) continue;
-      const acc_t<T> value = F::value(cpu::load(in.x + i), t, in.pos_weight_at(i), in.a, in.b);
-      sum += static_cast<double>(value) * static_cast<double>(in.weight_at(i));
-      count += 1;
-    }
-  }
-  *sum_out = sum;
-  *count_out = count;
-}
-
-template <class F, class T>
-void losses_of_run(const ElementLossData<T, acc_t<T>>& in, acc_t<T>* losses, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
-    const acc_t<T> t = cpu::load(in.target + i);
-    const acc_t<T> value = F::value(cpu::load(in.x + i), t, in.pos_weight_at(i), in.a, in.b);
-    losses[i] = t == in.ignored ? acc_t<T>(0) : value * in.weight_at(i);
-  }
-}
-
-template <class F, class T>
-void slopes_of_run(const ElementLossData<T, acc_t<T>>& in, acc_t<T> factor, const acc_t<T>* dy, T* dx,
-                   std::int64_t begin, std::int64_t end) {
-  if (in.weight == nullptr && in.pos_weight == nullptr && dy == nullptr) {
-#pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) {
-      const acc_t<T> t = cpu::load(in.target + i);
-      const acc_t<T> slope = F::slope(cpu::load(in.x + i), t, acc_t<T>(1), in.a, in.b) * factor;
-      cpu::store(dx + i, t == in.ignored ? acc_t<T>(0) : slope);
-    }
-    return;
-  }
-  for (std::int64_t i = begin; i < end; ++i) {
-    const acc_t<T> t = cpu::load(in.target + i);
-    const acc_t<T> slope = F::slope(cpu::load(in.x + i), t, in.pos_weight_at(i), in.a, in.b) * in.weight_at(i);
-    const acc_t<T> arriving = dy == nullptr ? factor : dy[i] * factor;
-    cpu::store(dx + i, t == in.ignored ? acc_t<T>(0) : slope * arriving);
-  }
-}
-
-}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
-#else
 namespace hearth::kernels {
 namespace {
 
-constexpr std::int64_t grain = 1 << 15;
+constexpr std::int64_t loss_grain = 1 << 15;
+
+/// Blocks of a loss's inputs in the type that is computed in.
+template <class T>
+class LossBlocks {
+ public:
+  using A = acc_t<T>;
+  explicit LossBlocks(const ElementLossData<T, A>& in) : in_(in) {
+    if (in.pos_weight == nullptr) std::fill_n(pos_weights_, cpu::block_size, A(1));
+  }
+
+  /// Elements [at, at + n), at most a block.
+  void read(std::int64_t at, std::int64_t n) {
+    x = cpu::read_block(in_.x + at, n, strip_x_);
+    target = cpu::read_block(in_.target + at, n, strip_target_);
+    if (in_.pos_weight != nullptr)
+      for (std::int64_t i = 0; i < n; ++i) pos_weights_[i] = in_.pos_weight_at(at + i);
+    if (in_.weight != nullptr)
+      for (std::int64_t i = 0; i < n; ++i) weights_[i] = in_.weight_at(at + i);
+  }
+  void compute(LossBlock<A> block, A* out, std::int64_t n) const {
+    block(x, target, pos_weights_, in_.a, in_.b, out, n);
+  }
+  const A* weight() const { return in_.weight == nullptr ? nullptr : weights_; }
+
+  const A *x = nullptr, *target = nullptr;
+
+ private:
+  const ElementLossData<T, A>& in_;
+  cpu::Strip<T> strip_x_, strip_target_;
+  alignas(64) A pos_weights_[cpu::block_size];
+  alignas(64) A weights_[cpu::block_size];
+};
+
+/// f(first element, count) for the blocks of [begin, end).
+template <class F>
+void each_block(std::int64_t begin, std::int64_t end, const F& f) {
+  for (std::int64_t at = begin; at < end; at += cpu::block_size) f(at, std::min(cpu::block_size, end - at));
+}
 
 }  // namespace
 
 void element_losses(cpu::Stream&, ElementLoss loss, const ElementLossInputs& in, const Tensor& losses) {
   visit_dtype("loss", in.x.dtype(), Floats{}, [&]<class T>() {
-    const ElementLossData<T, acc_t<T>> data(in);
-    acc_t<T>* const to = losses.data<acc_t<T>>();
-    visit_loss(loss, [&]<class F>(F, const char*, const char*) {
-      cpu::parallel_for(in.x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
-        HEARTH_ISA_CALL(losses_of_run<F>, data, to, begin, end);
+    using A = acc_t<T>;
+    const ElementLossData<T, A> data(in);
+    A* const to = losses.data<A>();
+    const LossBlock<A> values = loss_block<A>(loss);
+    cpu::parallel_for(in.x.size(), loss_grain, [&](std::int64_t begin, std::int64_t end) {
+      LossBlocks<T> blocks(data);
+      each_block(begin, end, [&](std::int64_t at, std::int64_t n) {
+        blocks.read(at, n);
+        blocks.compute(values, to + at, n);
+        scale_slopes(to + at, blocks.target, blocks.weight(), static_cast<const A*>(nullptr), A(1), data.ignored, n);
       });
     });
   });
@@ -98,22 +76,30 @@ void element_losses(cpu::Stream&, ElementLoss loss, const ElementLossInputs& in,
 
 void element_loss_total(cpu::Stream&, ElementLoss loss, const ElementLossInputs& in, bool mean, const Tensor& result,
                         const Tensor& scale) {
-  const std::int64_t n = in.x.size(), pieces = (n + grain - 1) / grain;
+  const std::int64_t n = in.x.size(), pieces = (n + loss_grain - 1) / loss_grain;
   cpu::Scratch scratch;
   double* const sums = scratch.take<double>(pieces);
   double* const counts = scratch.take<double>(pieces);
   visit_dtype("loss", in.x.dtype(), Floats{}, [&]<class T>() {
-    const ElementLossData<T, acc_t<T>> data(in);
-    visit_loss(loss, [&]<class F>(F, const char*, const char*) {
-      cpu::parallel_chunks(pieces, [&](std::int64_t i) {
-        HEARTH_ISA_CALL(sum_of_run<F>, data, i * grain, std::min((i + 1) * grain, n), sums + i, counts + i);
+    using A = acc_t<T>;
+    const ElementLossData<T, A> data(in);
+    const LossBlock<A> values = loss_block<A>(loss);
+    cpu::parallel_chunks(pieces, [&](std::int64_t i) {
+      LossBlocks<T> blocks(data);
+      LossSum sum;
+      alignas(64) A losses[cpu::block_size];
+      each_block(i * loss_grain, std::min((i + 1) * loss_grain, n), [&](std::int64_t at, std::int64_t count) {
+        blocks.read(at, count);
+        blocks.compute(values, losses, count);
+        add_losses(sum, static_cast<const A*>(losses), blocks.target, blocks.weight(), data.ignored, count);
       });
+      sums[i] = sum.sum(), counts[i] = sum.count();
     });
     double sum = 0, count = 0;
     for (std::int64_t i = 0; i < pieces; ++i) sum += sums[i], count += counts[i];
     const double factor = !mean ? 1.0 : (count > 0 ? 1.0 / count : 0.0);
     *scale.data<double>() = factor;
-    *result.data<acc_t<T>>() = static_cast<acc_t<T>>(mean ? (count > 0 ? sum / count : 0.0) : sum);
+    *result.data<A>() = static_cast<A>(mean ? (count > 0 ? sum / count : 0.0) : sum);
   });
 }
 
@@ -121,18 +107,25 @@ void element_loss_grad(cpu::Stream&, ElementLoss loss, const ElementLossInputs& 
                        const Tensor& dy, const Tensor& dx) {
   const bool each = dy.size() != 1 || in.x.size() == 1;
   visit_dtype("loss", in.x.dtype(), Floats{}, [&]<class T>() {
-    const ElementLossData<T, acc_t<T>> data(in);
-    const acc_t<T>* const arriving = dy.data<acc_t<T>>();
+    using A = acc_t<T>;
+    const ElementLossData<T, A> data(in);
+    const A* const arriving = dy.data<A>();
     const double scaled = factor * (scale.defined() ? *scale.data<double>() : 1.0);
-    const auto whole = static_cast<acc_t<T>>(each ? scaled : scaled * static_cast<double>(*arriving));
+    const auto whole = static_cast<A>(each ? scaled : scaled * static_cast<double>(*arriving));
     T* const out = dx.data<T>();
-    visit_loss(loss, [&]<class F>(F, const char*, const char*) {
-      cpu::parallel_for(in.x.size(), grain, [&](std::int64_t begin, std::int64_t end) {
-        HEARTH_ISA_CALL(slopes_of_run<F>, data, whole, each ? arriving : nullptr, out, begin, end);
+    const LossBlock<A> slopes = loss_slope_block<A>(loss);
+    cpu::parallel_for(in.x.size(), loss_grain, [&](std::int64_t begin, std::int64_t end) {
+      LossBlocks<T> blocks(data);
+      cpu::Strip<T> strip;
+      each_block(begin, end, [&](std::int64_t at, std::int64_t n) {
+        A* const to = cpu::block_of(out + at, strip);
+        blocks.read(at, n);
+        blocks.compute(slopes, to, n);
+        scale_slopes(to, blocks.target, blocks.weight(), each ? arriving + at : nullptr, whole, data.ignored, n);
+        cpu::write_block(strip, out + at, n);
       });
     });
   });
 }
 
 }  // namespace hearth::kernels
-#endif

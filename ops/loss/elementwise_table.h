@@ -12,3 +12,13 @@
   row(bce_with_logits)  /* -(q t log s + (1 - t) log(1 - s)), s = sigmoid(x) */  \
   row(focal_loss)       /* a m^gamma bce, m = the probability of the wrong class */
 // clang-format on
+
+namespace hearth::kernels {
+
+enum class ElementLoss {
+#define HEARTH_LIST_LOSS(name) name,
+  HEARTH_ELEMENT_LOSSES(HEARTH_LIST_LOSS)
+#undef HEARTH_LIST_LOSS
+};
+
+}  // namespace hearth::kernels

@@ -16,8 +16,6 @@
 namespace hearth {
 namespace {
 
-DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 // Probabilities of a large vocabulary are below what f16 has; this much larger they are not, and none overflows.
 double gradient_scale(DType dtype) { return dtype == DType::f16 ? 1024.0 : 1.0; }
 
@@ -65,7 +63,7 @@ struct LinearCrossEntropy {
                  const Tensor& labels_in) const {
     detail::check_operand_types(info.name, x_in, w_in, b_in);
     const std::int64_t rows = detail::rows_of(x_in.shape()), classes = w_in.dim(0);
-    const DType wide = wide_of(x_in.dtype());
+    const DType wide = kernels::loss_type(x_in.dtype());
     const Device device = x_in.device();
     const std::int64_t columns =
         run_on(device, [&](auto& stream) { return kernels::head_columns(stream, classes, x_in.dtype()); });

@@ -35,7 +35,7 @@ using namespace amx;
 
 /// An operand: stored rows `stride` apart lie along k (rows of A, columns of B) or across it, one for each k.
 template <class T, bool along>
-struct Rows {
+struct TileRows {
   using Type = T;
   static constexpr bool along_k = along;
 
@@ -90,7 +90,7 @@ Parts tiles_at(bf16* tiles, std::int64_t group, std::int64_t step, std::int64_t 
 
 /// Copies 16 lines by 32 of k at a time into tiles; those of B are transposed.
 template <int parts, bool transposed, class Operand>
-void pack_along(const Operand& operand, const Part& of, bf16* to) {
+void tile_along(const Operand& operand, const Part& of, bf16* to) {
   const std::int64_t steps = of.steps(), groups = (of.lines + 31) / 32 * 2;
   const auto* const from = operand.data + of.first * operand.stride + of.k;
   for (std::int64_t group = 0; group < groups; ++group)
@@ -109,7 +109,7 @@ void pack_along(const Operand& operand, const Part& of, bf16* to) {
 
 /// The same from stored rows that are one k each; tiles of A are transposed.
 template <int parts, bool transposed, class Operand>
-void pack_across(const Operand& operand, const Part& of, bf16* to) {
+void tile_across(const Operand& operand, const Part& of, bf16* to) {
   const std::int64_t steps = of.steps();
   const auto* const from = operand.data + of.k * operand.stride + of.first;
   for (std::int64_t line = 0; line < of.lines; line += 32)
@@ -129,9 +129,9 @@ void pack_across(const Operand& operand, const Part& of, bf16* to) {
 template <int parts, bool is_b, class Operand>
 void pack(const Operand& operand, const Part& of, bf16* to) {
   if constexpr (Operand::along_k)
-    pack_along<parts, is_b>(operand, of, to);
+    tile_along<parts, is_b>(operand, of, to);
   else
-    pack_across<parts, !is_b>(operand, of, to);
+    tile_across<parts, !is_b>(operand, of, to);
 }
 
 /// sums = or += A B for a chunk in tiles; m and n are multiples of 32. `sums` lies by squares of 32, each of four
@@ -209,7 +209,7 @@ void gather_row(const float* sums, std::int64_t row, std::int64_t n, float* to) 
 }
 
 /// Where the results go.
-struct Results {
+struct TileResults {
   void* c;
   DType dtype;
   const float* bias;
@@ -228,7 +228,7 @@ struct Results {
 
 /// For sizes that are not 0.
 template <class A, class B>
-void multiply(const MatmulProblem& p, const A& of_a, const B& of_b, const Results& results) {
+void multiply_tiles(const MatmulProblem& p, const A& of_a, const B& of_b, const TileResults& results) {
   constexpr int parts = parts_of<typename A::Type, typename B::Type>;
   const ProductBlocks blocks = blocks_of(p, parts);
   const std::int64_t down = (p.m + blocks.m - 1) / blocks.m, across = (p.n + blocks.n - 1) / blocks.n;
@@ -258,13 +258,13 @@ void multiply(const MatmulProblem& p, const A& of_a, const B& of_b, const Result
 }
 
 template <class A, bool a_along, class B, bool b_along>
-void multiply_rows(const MatmulProblem& p, const void* a, const void* b, const Results& results) {
-  multiply(p, Rows<A, a_along>{static_cast<const A*>(a), p.lda}, Rows<B, b_along>{static_cast<const B*>(b), p.ldb},
+void multiply_rows(const MatmulProblem& p, const void* a, const void* b, const TileResults& results) {
+  multiply_tiles(p, TileRows<A, a_along>{static_cast<const A*>(a), p.lda}, TileRows<B, b_along>{static_cast<const B*>(b), p.ldb},
            results);
 }
 
 template <class A, class B>
-void multiply_stored(const MatmulProblem& p, const void* a, const void* b, const Results& results) {
+void multiply_stored(const MatmulProblem& p, const void* a, const void* b, const TileResults& results) {
   if (p.transpose_a)
     return (p.transpose_b ? multiply_rows<A, false, B, true> : multiply_rows<A, false, B, false>)(p, a, b, results);
   (p.transpose_b ? multiply_rows<A, true, B, true> : multiply_rows<A, true, B, false>)(p, a, b, results);
@@ -277,7 +277,7 @@ void matmul_by_amx(const MatmulProblem& problem, const void* a, const void* b, c
   HEARTH_CHECK(UsageError, amx_unsupported(p).empty(), "matmul by amx: ", amx_unsupported(p));
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k == 0) return matmul_by_gemm(p, a, b, bias, c);
-  const Results results{c, p.c, static_cast<const float*>(bias), p.batch_stride_c, p.ldc, p.accumulate};
+  const TileResults results{c, p.c, static_cast<const float*>(bias), p.batch_stride_c, p.ldc, p.accumulate};
   if (p.a == DType::bf16)
     return (p.b == DType::bf16 ? multiply_stored<bf16, bf16> : multiply_stored<bf16, float>)(p, a, b, results);
   (p.b == DType::bf16 ? multiply_stored<float, bf16> : multiply_stored<float, float>)(p, a, b, results);

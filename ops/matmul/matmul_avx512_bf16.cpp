@@ -251,7 +251,7 @@ std::string avx512_bf16_slower(const MatmulProblem&) {
 
 namespace {
 
-void multiply(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c, float* a_sums) {
+void multiply_pairs(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c, float* a_sums) {
   const MatmulProblem p = complete(problem);
   HEARTH_CHECK(UsageError, avx512_bf16_unsupported(p).empty(), "matmul by avx512_bf16: ", avx512_bf16_unsupported(p));
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
@@ -262,14 +262,14 @@ void multiply(const MatmulProblem& problem, const void* a, const void* b, const 
 }  // namespace
 
 void matmul_by_avx512_bf16(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
-  multiply(problem, a, b, bias, c, nullptr);
+  multiply_pairs(problem, a, b, bias, c, nullptr);
 }
 
 void matmul_with_sums_by_avx512_bf16(const MatmulProblem& p, const void* a, const void* b, const void* bias, void* c,
                                      float* a_sums) {
   HEARTH_CHECK(UsageError, p.transpose_a && p.batch == 1 && p.n > 0 && p.k > 0,
                "matmul by avx512_bf16: only a transposed A of one matrix can be summed, found ", p);
-  multiply(p, a, b, bias, c, a_sums);
+  multiply_pairs(p, a, b, bias, c, a_sums);
 }
 
 #else

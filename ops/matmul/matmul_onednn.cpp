@@ -34,7 +34,7 @@ struct MatmulPlan : LibraryPlan {
 
 constexpr const char* sgemm_name = "sgemm";
 
-std::string text_of(const MatmulKey& key) {
+std::string onednn_text(const MatmulKey& key) {
   const MatmulProblem& p = key.problem;
   return join_text("matmul ", p.batch, " x ", p.m, "x", p.n, "x", p.k, " ", p.transpose_a ? "T" : "N",
                    p.transpose_b ? "T" : "N", " ", hearth::name_of(p.a), "*", hearth::name_of(p.b), "->",
@@ -83,7 +83,7 @@ void make_primitive(MatmulPlan& plan, const MatmulKey& key) {
   plan.take<dnnl::matmul>(descriptor);
 }
 
-std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {
+std::shared_ptr<const MatmulPlan> make_onednn_plan(const MatmulKey& key) {
   auto plan = std::make_shared<MatmulPlan>();
   if (is_plain_f32(key.problem)) {
     plan->sgemm = true;
@@ -101,12 +101,12 @@ std::shared_ptr<const MatmulPlan> make_plan(const MatmulKey& key) {
 }
 
 Registry<MatmulKey, MatmulPlan>& registry() {
-  static auto* const instance = new Registry<MatmulKey, MatmulPlan>(text_of);
+  static auto* const instance = new Registry<MatmulKey, MatmulPlan>(onednn_text);
   return *instance;
 }
 
-std::shared_ptr<const MatmulPlan> plan_of(const MatmulKey& key) {
-  return registry().get(key, [&] { return make_plan(key); });
+std::shared_ptr<const MatmulPlan> onednn_plan(const MatmulKey& key) {
+  return registry().get(key, [&] { return make_onednn_plan(key); });
 }
 
 const void* at(const void* base, std::int64_t elements, DType dtype) {
@@ -124,8 +124,8 @@ void call_sgemm(const MatmulProblem& p, const void* a, const void* b, void* c) {
 
 // One product on the thread pool that the calling thread has set.
 void run(const MatmulKey& key, const void* a, const void* b, const float* bias, void* c) {
-  const auto plan = plan_of(key);
-  HEARTH_CHECK(UsageError, plan->reason.empty(), text_of(key), ": ", plan->reason, "; ask unsupported() first");
+  const auto plan = onednn_plan(key);
+  HEARTH_CHECK(UsageError, plan->reason.empty(), onednn_text(key), ": ", plan->reason, "; ask unsupported() first");
   if (plan->sgemm) {
     call_sgemm(key.problem, a, b, c);
     return;
@@ -138,11 +138,11 @@ void run(const MatmulKey& key, const void* a, const void* b, const float* bias, 
 }
 
 // How deterministic mode cuts a product: rows, columns and matrices of each piece.
-struct Tiling {
+struct PackedTiling {
   std::int64_t rows, columns, matrices;
 };
 
-Tiling tiling_of(const MatmulProblem& p) {
+PackedTiling packed_tiling(const MatmulProblem& p) {
   constexpr std::int64_t pieces = 8, least = 32;
   const auto cut = [](std::int64_t size, std::int64_t parts, std::int64_t multiple) {
     const std::int64_t share = (size + parts - 1) / parts;
@@ -165,7 +165,7 @@ MatmulProblem piece(const MatmulProblem& p, std::int64_t rows, std::int64_t colu
 
 // Every piece is a single-threaded product over the whole of k, so no sum is ever cut.
 void run_in_pieces(const MatmulProblem& p, const void* a, const void* b, const float* bias, void* c) {
-  const Tiling tile = tiling_of(p);
+  const PackedTiling tile = packed_tiling(p);
   const auto ceil_div = [](std::int64_t x, std::int64_t y) { return (x + y - 1) / y; };
   const std::int64_t row_tiles = ceil_div(p.m, tile.rows), column_tiles = ceil_div(p.n, tile.columns);
   parallel_chunks(row_tiles * column_tiles * ceil_div(p.batch, tile.matrices), [&](std::int64_t i) {
@@ -253,7 +253,7 @@ MatmulKey planned(MatmulProblem p) {
   if (p.a == DType::bf16 || p.b == DType::bf16) p.a = p.b = DType::bf16;
   if (has_long_sum(p)) return {sum_share(p, std::min(p.k, terms_of_share(p))), 1};
   if (!p.deterministic && !has_few_rows(p)) return {p, current_threads()};
-  const Tiling tile = tiling_of(p);
+  const PackedTiling tile = packed_tiling(p);
   return {piece(p, tile.rows, tile.columns, tile.matrices), 1};
 }
 
@@ -262,13 +262,13 @@ MatmulKey planned(MatmulProblem p) {
 std::string unsupported(const MatmulProblem& problem) {
   const MatmulProblem p = complete(problem);
   if (std::string reason = refused_types(p); !reason.empty() || is_empty(p)) return reason;
-  return plan_of(planned(p))->reason;
+  return onednn_plan(planned(p))->reason;
 }
 
 std::string implementation(const MatmulProblem& problem) {
   const MatmulProblem p = complete(problem);
   if (!unsupported(problem).empty() || is_empty(p)) return {};
-  return plan_of(planned(p))->implementation;
+  return onednn_plan(planned(p))->implementation;
 }
 
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* given_bias, void* c) {

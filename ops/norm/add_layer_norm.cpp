@@ -21,7 +21,7 @@ namespace {
 bool drops_nothing(const kernels::ResidualDropout& dropout) { return dropout.p == 0 && dropout.path == 0; }
 
 /// What one node leaves to the other.
-struct Pass {
+struct Branch {
   Tensor y, mean, rstd;  ///< Added to Normed, forward
   Tensor df;             ///< Normed to Added, backward
   DType f_type = DType::f32;
@@ -34,7 +34,7 @@ struct Added {
   kernels::ResidualDropout dropout;
   double eps;
   DType y_type;
-  std::shared_ptr<Pass> pass;
+  std::shared_ptr<Branch> pass;
 
   // gamma and beta get no gradient here.
   Tensor forward(Saved&, const Tensor& x, const Tensor& f, const Tensor& gamma, const Tensor& beta) const {
@@ -78,7 +78,7 @@ struct Normed {
     Tensor mean, rstd;
   };
   kernels::ResidualDropout dropout;
-  std::shared_ptr<Pass> pass;
+  std::shared_ptr<Branch> pass;
   std::weak_ptr<GradState> slot;  ///< of the sum
 
   Tensor forward(Saved& saved, const Tensor& sum, const Tensor& gamma, const Tensor&) const {
@@ -147,7 +147,7 @@ SumAndNorm add_layer_norm(const Tensor& x, const Tensor& f, const Tensor& gamma,
   kernels::ResidualDropout dropout{.key = {}, .p = options.dropout, .path = options.drop_path};
   if (dropout.p > 0) dropout.key = next_random_key();
   if (dropout.path > 0) dropout.path_key = next_random_key();
-  const auto pass = std::make_shared<Pass>();
+  const auto pass = std::make_shared<Branch>();
   const DType low = norm_result_dtype(x, options.low_precision), y_type = f.dtype() == low ? low : x.dtype();
   const Tensor sum = record(Added{dropout, options.eps, y_type, pass}, x, f, gamma.detach(), beta.detach());
   const Tensor y = record(Normed{dropout, pass, sum.grad_state()}, sum, gamma, beta);

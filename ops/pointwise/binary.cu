@@ -59,15 +59,15 @@ __global__ void step_elements(HEARTH_GRID_CONSTANT(Walk) walk, Operand<T> a, Ope
   constexpr int count = pack_size<T>;
   const int last = walk.rank - 1;
   const std::int64_t length = walk.extents[last];
-  const std::int64_t stride_a = walk.strides_a[last], stride_b = walk.strides_b[last];
+  const std::int64_t stride_a = walk.strides[0][last], stride_b = walk.strides[1][last];
   const std::int64_t size = packed ? count : 1;
   walk_rows(rows, length / size, [&](std::int64_t row, std::int64_t unit) {
     std::int64_t rest = row, row_a = 0, row_b = 0;
     for (int axis = last - 1; axis >= 0; --axis) {
       const std::int64_t index = axis == 0 ? rest : rest % walk.extents[axis];
       rest = axis == 0 ? 0 : rest / walk.extents[axis];
-      row_a += index * walk.strides_a[axis];
-      row_b += index * walk.strides_b[axis];
+      row_a += index * walk.strides[0][axis];
+      row_b += index * walk.strides[1][axis];
     }
     const std::int64_t i = unit * size;
     acc_t<T> of_a[count], of_b[count], of_dy[count];
@@ -109,7 +109,7 @@ Operand<T> operand_of(const Tensor& tensor) {
 void binary(cuda::Stream& stream, Binary function, const Tensor& a, const Tensor& b, const Tensor& y,
             const Tensor& dy) {
   if (y.size() == 0) return;
-  const Walk walk = walk_over(y.shape(), a, b);
+  const Walk walk = walk_over(y.shape(), {a, b, Tensor()});
   const auto run = [&]<Binary step, class T>() {
     const Operand<T> left = operand_of<T>(a), right = operand_of<T>(b);
     const T* const from_dy = dy.defined() ? dy.data<T>() : nullptr;
@@ -117,7 +117,7 @@ void binary(cuda::Stream& stream, Binary function, const Tensor& a, const Tensor
     const int last = walk.rank - 1;
     const std::int64_t length = walk.extents[last];
     const bool packed = length % pack_size<T> == 0 && is_aligned(from_dy) && is_aligned(to) &&
-                        packs_along(left, walk.strides_a, last) && packs_along(right, walk.strides_b, last);
+                        packs_along(left, walk.strides[0], last) && packs_along(right, walk.strides[1], last);
     const std::int64_t rows = y.size() / length;
     const std::int64_t moved =
         bytes_of(y, dy) + (a.device().is_cpu() ? 0 : bytes_of(a)) + (b.device().is_cpu() ? 0 : bytes_of(b));

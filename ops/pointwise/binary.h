@@ -6,6 +6,7 @@
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
+#include "ops/pointwise/binary_function.h"
 
 namespace hearth {
 
@@ -38,32 +39,6 @@ HEARTH_API Tensor sub(double a, const Tensor& b);
 HEARTH_API Tensor div(double a, const Tensor& b);
 
 namespace kernels {
-
-/// The functions; then dy * df/da and dy * df/db where that is no plain product.
-enum class Binary {
-  add,
-  sub,
-  mul,
-  div,
-  maximum,
-  minimum,
-  pow,
-  div_b,
-  maximum_a,
-  maximum_b,
-  minimum_a,
-  minimum_b,
-  pow_a,
-  pow_b
-};
-constexpr bool is_gradient(Binary function) { return function >= Binary::div_b; }
-/// Of the op, or of its gradient.
-constexpr const char* name_of(Binary function) {
-  constexpr const char* names[] = {"add",          "sub",          "mul",      "div",          "maximum",
-                                   "minimum",      "pow",          "div_grad", "maximum_grad", "maximum_grad",
-                                   "minimum_grad", "minimum_grad", "pow_grad", "pow_grad"};
-  return names[static_cast<int>(function)];
-}
 
 /// y = f(a, b), or f(a, b, dy) of a gradient. y contiguous; a and b of any strides, of shapes that broadcast to y's; y
 /// may be an operand that is contiguous and of its shape. Both have y's type, or one is a number: a scalar [] of acc_t

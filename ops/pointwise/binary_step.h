@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/cpu/element.h"
-#include "ops/pointwise/binary.h"
+#include "core/cpu/vector_math.h"
+#include "ops/pointwise/binary_function.h"
 
 namespace hearth::kernels {
 
@@ -62,22 +62,6 @@ HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
   if constexpr (step == Binary::maximum_b) return (b > a) | only_b_is_nan ? dy : A(0);
   if constexpr (step == Binary::minimum_a) return (b < a) | only_b_is_nan ? A(0) : dy;
   if constexpr (step == Binary::minimum_b) return (b < a) | only_b_is_nan ? dy : A(0);
-}
-
-template <class T>
-HEARTH_ALWAYS_INLINE acc_t<T> read_element(const T* p) {
-  if constexpr (std::is_integral_v<T>)
-    return *p;
-  else
-    return cpu::load(p);
-}
-
-template <class T>
-HEARTH_ALWAYS_INLINE void write_element(T* p, acc_t<T> value) {
-  if constexpr (std::is_integral_v<T>)
-    *p = value;
-  else
-    cpu::store(p, value);
 }
 
 }  // namespace hearth::kernels

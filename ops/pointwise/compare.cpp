@@ -120,29 +120,4 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   return where(mask, value, x);
 }
 
-namespace kernels {
-
-StridedWalk strided_walk(const Shape& shape, const std::array<Tensor, 3>& operands) {
-  StridedWalk walk;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const std::int64_t extent = shape[axis];
-    if (extent == 1) continue;
-    std::array<std::int64_t, 3> strides{};
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      if (!operands[k].defined()) continue;
-      const int own = axis - (shape.rank() - operands[k].rank());
-      if (own >= 0 && operands[k].shape()[own] != 1) strides[k] = operands[k].strides()[static_cast<std::size_t>(own)];
-    }
-    bool merges = walk.rank > 0;
-    for (std::size_t k = 0; merges && k < strides.size(); ++k)
-      merges = walk.strides[k][walk.rank - 1] == strides[k] * extent;
-    if (!merges) walk.extents[walk.rank++] = 1;
-    walk.extents[walk.rank - 1] *= extent;
-    for (std::size_t k = 0; k < strides.size(); ++k) walk.strides[k][walk.rank - 1] = strides[k];
-  }
-  if (walk.rank == 0) walk.extents[walk.rank++] = 1;
-  return walk;
-}
-
-}  // namespace kernels
 }  // namespace hearth

@@ -2,12 +2,10 @@
 // Comparisons, and the choice between two tensors by a mask. Shapes broadcast as in binary.h.
 #pragma once
 
-#include <array>
-
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
-#include "ops/pointwise/compare_table.h"
+#include "ops/pointwise/comparison.h"
 
 namespace hearth {
 
@@ -33,12 +31,6 @@ HEARTH_API Tensor masked_fill(const Tensor& x, const Tensor& mask, double value)
 
 namespace kernels {
 
-enum class Comparison {
-#define HEARTH_LIST_COMPARISON(name, ...) name,
-  HEARTH_COMPARISONS(HEARTH_LIST_COMPARISON)
-#undef HEARTH_LIST_COMPARISON
-};
-
 /// A tensor of any strides whose shape broadcasts to the result's; or, if it is absent, one number.
 struct Operand {
   Tensor tensor;
@@ -51,18 +43,6 @@ void compare(cuda::Stream&, Comparison, const Operand& a, const Operand& b, cons
 /// y (contiguous) = condition ? a : b. condition is bool; a and b have y's type.
 void select(cpu::Stream&, const Tensor& condition, const Operand& a, const Operand& b, const Tensor& y);
 void select(cuda::Stream&, const Tensor& condition, const Operand& a, const Operand& b, const Tensor& y);
-
-/// How up to three broadcasting operands are walked: the axes of the result, merged where all of them allow it. Strides
-/// in elements, 0 where an operand is repeated or a number. At least one axis; axes of extent 1 are dropped.
-struct StridedWalk {
-  int rank = 0;
-  std::int64_t extents[Shape::max_rank] = {};
-  std::int64_t strides[3][Shape::max_rank] = {};
-
-  /// Elements of a row: the last merged axis.
-  std::int64_t length() const { return extents[rank - 1]; }
-};
-StridedWalk strided_walk(const Shape& shape, const std::array<Tensor, 3>& operands);
 
 }  // namespace kernels
 }  // namespace hearth

@@ -7,8 +7,7 @@
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
-#include "ops/pointwise/parametric_table.h"
-#include "ops/pointwise/table.h"
+#include "ops/pointwise/function.h"
 
 namespace hearth {
 
@@ -32,12 +31,6 @@ HEARTH_API Tensor softplus(const Tensor& x, double beta = 1.0);
 HEARTH_API Tensor clamp(const Tensor& x, double low, double high = std::numeric_limits<double>::infinity());
 
 namespace kernels {
-
-enum class Pointwise {
-#define HEARTH_LIST_POINTWISE(name, ...) name,
-  HEARTH_POINTWISE(HEARTH_LIST_POINTWISE) HEARTH_PARAMETRIC(HEARTH_LIST_POINTWISE)
-#undef HEARTH_LIST_POINTWISE
-};
 
 /// A function and its numbers, if it has any.
 struct PointwiseFunction {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "core/cpu/vector_math.h"
+#include "ops/pointwise/function.h"
 #include "ops/pointwise/parametric_functors.h"
-#include "ops/pointwise/pointwise.h"
 
 namespace hearth::kernels {
 

@@ -96,7 +96,7 @@ void row_extreme(const T* x, std::int64_t n, bool smallest, acc_t<T>* value, boo
 namespace hearth::kernels {
 namespace {
 
-constexpr std::int64_t grain = 1 << 14;
+constexpr std::int64_t reduce_grain = 1 << 14;
 
 template <class T>
 void store_scaled(T* y, double value, double scale) {
@@ -107,7 +107,7 @@ template <class In, class Out>
 void sum_rows(const In* x, std::int64_t rows, std::int64_t cols, double scale, Out* y) {
   constexpr std::int64_t segment = 1 << 16;
   if (cols <= segment) {
-    cpu::parallel_for(rows, std::max<std::int64_t>(1, grain / std::max<std::int64_t>(cols, 1)),
+    cpu::parallel_for(rows, std::max<std::int64_t>(1, reduce_grain / std::max<std::int64_t>(cols, 1)),
                       [&](std::int64_t begin, std::int64_t end) {
                         for (std::int64_t r = begin; r < end; ++r) {
                           double total = 0;
@@ -153,12 +153,12 @@ void sum_columns(const In* x, std::int64_t outer, std::int64_t reduced, std::int
       for (std::int64_t c = 0; c < cols; ++c) store_scaled(y + o * inner + t * tile + c, total[c], scale);
     }
   };
-  cpu::parallel_for(outer * segments * tiles, std::max<std::int64_t>(1, grain / std::max<std::int64_t>(task_size, 1)),
+  cpu::parallel_for(outer * segments * tiles, std::max<std::int64_t>(1, reduce_grain / std::max<std::int64_t>(task_size, 1)),
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t task = begin; task < end; ++task) run_task(task);
                     });
   if (segments == 1) return;
-  cpu::parallel_for(outer * inner, std::max<std::int64_t>(1, grain / segments),
+  cpu::parallel_for(outer * inner, std::max<std::int64_t>(1, reduce_grain / segments),
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t at = begin; at < end; ++at) {
                         const double* const column = partial.data() + at / inner * segments * inner + at % inner;
@@ -207,7 +207,7 @@ void extreme(cpu::Stream&, Extreme kind, const Tensor& x, std::int64_t rows, std
     const T* const from = x.data<T>();
     T* const to = y.defined() ? y.data<T>() : nullptr;
     std::int64_t* const places = column.data<std::int64_t>();
-    cpu::parallel_for(rows, std::max<std::int64_t>(1, grain / cols), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(rows, std::max<std::int64_t>(1, reduce_grain / cols), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const T* const row = from + r * cols;
         acc_t<T> value{};
@@ -226,7 +226,7 @@ void extreme_grad(cpu::Stream&, const Tensor& dy, const Tensor& column, std::int
     const T* const from = dy.data<T>();
     const std::int64_t* const places = column.data<std::int64_t>();
     T* const to = dx.data<T>();
-    cpu::parallel_for(rows, std::max<std::int64_t>(1, grain / cols), [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(rows, std::max<std::int64_t>(1, reduce_grain / cols), [&](std::int64_t begin, std::int64_t end) {
       std::fill(to + begin * cols, to + end * cols, T{});
       for (std::int64_t r = begin; r < end; ++r) to[r * cols + places[r]] = from[r];
     });

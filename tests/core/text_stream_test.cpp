@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "core/io/state.h"
 #include "core/shape.h"
 #include "tests/support/error_message.h"

@@ -59,7 +59,7 @@ std::vector<std::string> command_names() {
 }
 
 /// A word of shell between single quotes.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
     if (c == '\'')
@@ -76,7 +76,7 @@ std::string bash_reply(const Values& values) {
   if (values.configs) kinds += "c";
   if (values.files) kinds += "f";
   if (values.folders) kinds += "d";
-  return "_hearth_reply " + quoted(kinds) + " " + quoted(joined(values.words));
+  return "_hearth_reply " + shell_quoted(kinds) + " " + shell_quoted(joined(values.words));
 }
 
 void print_bash(std::ostream& out) {
@@ -96,12 +96,12 @@ _hearth() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   if [ "$COMP_CWORD" -eq 1 ]; then
     _hearth_reply '' )"
-      << quoted(joined(command_names()) + " --version --help") << R"(
+      << shell_quoted(joined(command_names()) + " --version --help") << R"(
     return
   fi
   case ${COMP_WORDS[1]} in
 )";
-  out << "    help) _hearth_reply '' " << quoted(joined(command_names())) << " ;;\n";
+  out << "    help) _hearth_reply '' " << shell_quoted(joined(command_names())) << " ;;\n";
   for (const CommandSpec& command : commands()) {
     out << "    " << command.name << ")\n      case $previous in\n";
     std::vector<std::string> options{"--help"};
@@ -110,7 +110,7 @@ _hearth() {
       if (!option.value.empty())
         out << "        " << option.name << ") " << bash_reply(values_of(option.value)) << "; return ;;\n";
     }
-    out << "      esac\n      case $current in\n        -*) _hearth_reply '' " << quoted(joined(options))
+    out << "      esac\n      case $current in\n        -*) _hearth_reply '' " << shell_quoted(joined(options))
         << " ;;\n        *) " << bash_reply(values_of(command.positional)) << " ;;\n      esac\n      ;;\n";
   }
   out << "  esac\n}\ncomplete -F _hearth hearth\n";
@@ -139,7 +139,7 @@ void print_zsh(std::ostream& out) {
   out << "#compdef hearth\n# zsh completion for hearth, made by `hearth completion zsh`\n_hearth() {\n"
          "  local -a names\n  if ((CURRENT == 2)); then\n    names=(\n      'help:Lists commands and options.'\n";
   for (const CommandSpec& command : commands())
-    out << "      " << quoted(command.name + ":" + zsh_text(command.summary)) << "\n";
+    out << "      " << shell_quoted(command.name + ":" + zsh_text(command.summary)) << "\n";
   out << "    )\n    _describe command names\n    return\n  fi\n  local command=$words[2]\n  shift words\n"
          "  ((CURRENT--))\n  case $command in\n    help) _values command "
       << joined(command_names()) << " ;;\n";
@@ -149,11 +149,11 @@ void print_zsh(std::ostream& out) {
       std::string argument = (is_repeatable(option) ? "*" : "") + option.name + "[" + zsh_text(option.help) + "]";
       if (!option.value.empty())
         argument += ":" + zsh_text(option.value) + ":{" + zsh_action(values_of(option.value)) + "}";
-      out << " \\\n        " << quoted(argument);
+      out << " \\\n        " << shell_quoted(argument);
     }
     if (!command.positional.empty())
       out << " \\\n        "
-          << quoted("*:" + zsh_text(command.positional) + ":{" + zsh_action(values_of(command.positional)) + "}");
+          << shell_quoted("*:" + zsh_text(command.positional) + ":{" + zsh_action(values_of(command.positional)) + "}");
     out << " \\\n        '--help[list the options]'\n      ;;\n";
   }
   out << "  esac\n}\n_hearth \"$@\"\n";
@@ -164,23 +164,23 @@ std::string fish_arguments(const Values& values) {
   std::string all = joined(values.words);
   if (values.configs) all += " (__fish_complete_suffix .json)";
   if (values.folders && !values.files) all += " (__fish_complete_directories)";
-  return (values.files ? "" : " -f") + (all.empty() ? "" : " -a " + quoted(all));
+  return (values.files ? "" : " -f") + (all.empty() ? "" : " -a " + shell_quoted(all));
 }
 
 void print_fish(std::ostream& out) {
   out << "# fish completion for hearth, made by `hearth completion fish`\ncomplete -c hearth -f\n"
          "complete -c hearth -n __fish_use_subcommand -a help -d 'Lists commands and options.'\n"
-      << "complete -c hearth -n '__fish_seen_subcommand_from help' -f -a " << quoted(joined(command_names())) << "\n";
+      << "complete -c hearth -n '__fish_seen_subcommand_from help' -f -a " << shell_quoted(joined(command_names())) << "\n";
   for (const CommandSpec& command : commands()) {
-    out << "complete -c hearth -n __fish_use_subcommand -a " << command.name << " -d " << quoted(command.summary)
+    out << "complete -c hearth -n __fish_use_subcommand -a " << command.name << " -d " << shell_quoted(command.summary)
         << "\n";
-    const std::string condition = " -n " + quoted("__fish_seen_subcommand_from " + command.name);
+    const std::string condition = " -n " + shell_quoted("__fish_seen_subcommand_from " + command.name);
     if (!command.positional.empty())
       out << "complete -c hearth" << condition << fish_arguments(values_of(command.positional)) << "\n";
     for (const OptionSpec& option : command.options)
       out << "complete -c hearth" << condition << " -l " << option.name.substr(2)
           << (option.value.empty() ? "" : " -r" + fish_arguments(values_of(option.value))) << " -d "
-          << quoted(option.help) << "\n";
+          << shell_quoted(option.help) << "\n";
   }
 }
 

@@ -19,7 +19,7 @@ namespace hearth::train {
 namespace {
 
 // Rows of evaluations shown; of more, every n-th, the best and the last.
-constexpr std::size_t max_rows = 40;
+constexpr std::size_t max_table_rows = 40;
 // Evaluations whose samples are shown: the first, the last, and some between.
 constexpr std::size_t max_samples = 8;
 
@@ -116,7 +116,7 @@ std::string samples_over_time(const std::vector<Json>& records) {
 
 void write_rows(std::ostream& out, const std::vector<const Json*>& rows, const std::vector<Metric>& metrics,
                 const Json* best) {
-  const std::size_t every = (rows.size() + max_rows - 1) / max_rows;
+  const std::size_t every = (rows.size() + max_table_rows - 1) / max_table_rows;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Json& row = *rows[i];
     if ((rows.size() - 1 - i) % every != 0 && &row != best) continue;

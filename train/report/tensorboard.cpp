@@ -12,7 +12,7 @@
 namespace hearth::train {
 namespace {
 
-double now_seconds() {
+double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -20,7 +20,7 @@ std::filesystem::path event_path(const std::string& directory) {
   char host[256] = "host";
   gethostname(host, sizeof(host) - 1);
   return std::filesystem::path(directory) /
-         join_text("events.out.tfevents.", static_cast<std::int64_t>(now_seconds()), ".", host, ".", getpid());
+         join_text("events.out.tfevents.", static_cast<std::int64_t>(wall_seconds()), ".", host, ".", getpid());
 }
 
 template <class T>
@@ -76,7 +76,7 @@ TensorBoardWriter::TensorBoardWriter(const std::string& directory, std::int64_t 
 void TensorBoardWriter::write_event(std::int64_t step, std::string_view field_bytes) {
   std::string event;
   put_key(event, 1, 1);
-  put_fixed(event, now_seconds());
+  put_fixed(event, wall_seconds());
   put_key(event, 2, 0);
   put_varint(event, static_cast<std::uint64_t>(step));
   event += field_bytes;

@@ -14,13 +14,13 @@
 namespace hearth::train {
 namespace {
 
-constexpr double width = 1100, left = 130, right = 20, top = 46, lane = 16, gap = 14;
+constexpr double svg_width = 1100, margin_left = 130, margin_right = 20, margin_top = 46, lane = 16, gap = 14;
 
 /// Colours of the style sheet.
 constexpr std::pair<const char*, int> colours[] = {{"forward", 0}, {"backward", 4}, {"waiting", 1}, {"update", 2}};
 constexpr int colour_of_collectives = 3;
 
-int colour_of(const std::string& what) {
+int span_colour(const std::string& what) {
   for (const auto& [name, colour] : colours)
     if (what == name) return colour;
   return colour_of_collectives;
@@ -48,16 +48,16 @@ std::vector<Span> spans_of(const Json& rank, const char* lane_name) {
 
 void write_lane(std::ostream& out, const std::vector<Span>& spans, double y, double scale) {
   for (const Span& span : spans)
-    out << "<rect class=\"s" << colour_of(span.what) << "\" x=\"" << rounded(left + scale * span.begin, 6) << "\" y=\""
-        << y << "\" width=\"" << rounded(std::max(0.5, scale * (span.end - span.begin)), 6) << "\" height=\""
+    out << "<rect class=\"s" << span_colour(span.what) << "\" x=\"" << rounded(margin_left + scale * span.begin, 6) << "\" y=\""
+        << y << "\" svg_width=\"" << rounded(std::max(0.5, scale * (span.end - span.begin)), 6) << "\" height=\""
         << lane - 2 << "\"><title>" << html_escaped(span.what) << ", " << rounded(span.begin, 4) << " to "
         << rounded(span.end, 4) << " ms" << span.more << "</title></rect>";
 }
 
-void write_legend(std::ostream& out) {
-  double x = left;
+void write_span_legend(std::ostream& out) {
+  double x = margin_left;
   const auto entry = [&](const std::string& name, int colour) {
-    out << "<rect class=\"s" << colour << "\" x=\"" << x << "\" y=\"8\" width=\"12\" height=\"12\"/><text x=\""
+    out << "<rect class=\"s" << colour << "\" x=\"" << x << "\" y=\"8\" svg_width=\"12\" height=\"12\"/><text x=\""
         << x + 17 << "\" y=\"18\">" << name << "</text>";
     x += 40 + 7.0 * static_cast<double>(name.size());
   };
@@ -78,20 +78,20 @@ std::string timeline_svg(const Json& trace) {
       for (const Span& span : lanes.back()) end = std::max(end, span.end);
     }
   if (end <= 0 || !std::isfinite(end)) return "";
-  const double scale = (width - left - right) / end;
-  const double bottom = top + static_cast<double>(lanes.size() / 2) * (2 * lane + gap);
+  const double scale = (svg_width - margin_left - margin_right) / end;
+  const double bottom = margin_top + static_cast<double>(lanes.size() / 2) * (2 * lane + gap);
   TextStream out;
-  out << "<svg viewBox=\"0 0 " << width << " " << bottom + 4 << "\" role=\"img\" aria-label=\"A step by rank\">";
-  write_legend(out);
+  out << "<svg viewBox=\"0 0 " << svg_width << " " << bottom + 4 << "\" role=\"img\" aria-label=\"A step by rank\">";
+  write_span_legend(out);
   for (const double tick : axis_ticks(0, end, 8)) {
-    const double x = left + scale * tick;
-    out << "<line class=\"grid\" x1=\"" << rounded(x, 6) << "\" x2=\"" << rounded(x, 6) << "\" y1=\"" << top
-        << "\" y2=\"" << bottom << "\"/><text x=\"" << rounded(x, 6) << "\" y=\"" << top - 6
+    const double x = margin_left + scale * tick;
+    out << "<line class=\"grid\" x1=\"" << rounded(x, 6) << "\" x2=\"" << rounded(x, 6) << "\" y1=\"" << margin_top
+        << "\" y2=\"" << bottom << "\"/><text x=\"" << rounded(x, 6) << "\" y=\"" << margin_top - 6
         << "\" text-anchor=\"middle\">" << tick_text(tick) << " ms</text>";
   }
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const double y = top + 6 + static_cast<double>(i / 2) * (2 * lane + gap) + static_cast<double>(i % 2) * lane;
-    out << "<text x=\"" << left - 8 << "\" y=\"" << y + 11 << "\" text-anchor=\"end\">"
+    const double y = margin_top + 6 + static_cast<double>(i / 2) * (2 * lane + gap) + static_cast<double>(i % 2) * lane;
+    out << "<text x=\"" << margin_left - 8 << "\" y=\"" << y + 11 << "\" text-anchor=\"end\">"
         << (i % 2 == 0 ? join_text("rank ", i / 2, " computes") : "communicates") << "</text>";
     write_lane(out, lanes[i], y, scale);
   }

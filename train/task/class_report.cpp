@@ -20,7 +20,7 @@ struct Mistake {
   double probability = 0, of_label = 0;
 };
 
-bool is_worse(const Mistake& a, const Mistake& b) {
+bool is_worse_mistake(const Mistake& a, const Mistake& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.sample < b.sample;
 }
 
@@ -35,7 +35,7 @@ void collect(const data::Batch& batch, const Tensor& outputs, const Tensor& labe
     if (predicted == label || label < 0 || label >= classes) continue;
     worst.push_back({batch.samples.at(static_cast<std::size_t>(i)), label, predicted, row[predicted], row[label]});
   }
-  std::sort(worst.begin(), worst.end(), is_worse);
+  std::sort(worst.begin(), worst.end(), is_worse_mistake);
   if (worst.size() > max_mistakes) worst.resize(max_mistakes);
 }
 

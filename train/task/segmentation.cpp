@@ -38,7 +38,7 @@ class SegmentationMetrics : public Metrics {
 };
 
 constexpr std::size_t shown_masks = 4;
-constexpr std::int64_t longest_side = 128;
+constexpr std::int64_t max_picture_side = 128;
 
 using Colour = std::array<std::uint8_t, 3>;
 
@@ -66,7 +66,7 @@ std::string hex_of(const Colour& colour) {
 /// An image of every n-th pixel of [H, W], of which `pixel(row, column)` gives the colour.
 template <class Pixel>
 data::Image drawn(std::int64_t height, std::int64_t width, const Pixel& pixel) {
-  const std::int64_t every = (std::max(height, width) + longest_side - 1) / longest_side;
+  const std::int64_t every = (std::max(height, width) + max_picture_side - 1) / max_picture_side;
   data::Image image;
   image.reshape(static_cast<int>((height + every - 1) / every), static_cast<int>((width + every - 1) / every), 3);
   std::uint8_t* to = image.pixels.data();
@@ -121,7 +121,7 @@ Example example_of(const data::Batch& batch, const Tensor& images, const Tensor&
   return example;
 }
 
-bool is_worse(const Example& a, const Example& b) {
+bool is_worse_example(const Example& a, const Example& b) {
   return a.accuracy != b.accuracy ? a.accuracy < b.accuracy : a.sample < b.sample;
 }
 
@@ -177,7 +177,7 @@ void SegmentationTask::report(Session& session, const data::DatasetPointer& part
       if (first.size() < shown_masks) first.push_back(example);
       worst.push_back(std::move(example));
     }
-    std::sort(worst.begin(), worst.end(), is_worse);
+    std::sort(worst.begin(), worst.end(), is_worse_example);
     if (worst.size() > shown_masks) worst.resize(shown_masks);
   });
   sections.heading("Confusion matrix of pixels");

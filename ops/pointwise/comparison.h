@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of comparisons, and operands as kernels see them.
+// The comparisons by name and as functors, without tensors: what their kernels need.
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
-
 #include "core/cpu/vector_math.h"
-#include "core/half.h"
-#include "ops/pointwise/compare.h"
+#include "ops/pointwise/compare_table.h"
 
 namespace hearth::kernels {
+
+enum class Comparison {
+#define HEARTH_LIST_COMPARISON(name, ...) name,
+  HEARTH_COMPARISONS(HEARTH_LIST_COMPARISON)
+#undef HEARTH_LIST_COMPARISON
+};
 
 /// A functor for each row of the table.
 namespace comparisons {
@@ -35,26 +37,5 @@ void visit_comparison(Comparison comparison, Visit&& visit) {
 #undef HEARTH_VISIT_COMPARISON
   }
 }
-
-/// Elements in memory, or one number where `first` is null. A is the type it is read in.
-template <class T, class A>
-struct OperandOf {
-  const T* first;
-  A number;
-
-  explicit OperandOf(const Operand& operand)
-      : first(operand.tensor.defined() ? operand.tensor.data<T>() : nullptr), number(rounded(operand.number)) {}
-  HEARTH_ALWAYS_INLINE A at(std::int64_t offset) const {
-    return first == nullptr ? number : static_cast<A>(first[offset]);
-  }
-
- private:
-  static A rounded(double value) {
-    if constexpr (sizeof(acc_t<A>) != sizeof(A))
-      return A(static_cast<acc_t<A>>(value));
-    else
-      return static_cast<A>(value);
-  }
-};
 
 }  // namespace hearth::kernels
