@@ -90,6 +90,7 @@ function(hearth_headers)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.h)
     list(APPEND sources ${found})
   endforeach()
+  set(HEARTH_PUBLIC_HEADERS ${public} CACHE INTERNAL "")
   set(build_header ${CMAKE_BINARY_DIR}/generated/hearth_build.h)
   set(stamp ${CMAKE_BINARY_DIR}/generated/headers.stamp)
   add_custom_command(OUTPUT ${stamp} DEPENDS ${sources} ${build_header} ${HEARTH_HEADERS_SCRIPT} VERBATIM

@@ -23,7 +23,7 @@ function(hearth_module name)
     set_target_properties(hearth_${name} PROPERTIES HEARTH_NOT_SANITIZED ON)
   endif()
   if(name STREQUAL "train")
-    set_target_properties(hearth_train PROPERTIES HEARTH_COMPUTES_LITTLE ON)
+    set_target_properties(hearth_train PROPERTIES HEARTH_LEVEL -O1)
   endif()
   target_link_libraries(hearth_${name} PRIVATE hearth_settings Threads::Threads OpenMP::OpenMP_CXX
     nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda ${HEARTH_LIBRARIES})

@@ -49,7 +49,7 @@ HEARTH_ERROR_CLASS(InternalError, "internal", 70)  ///< a defect of Hearth or of
 
 namespace detail {
 
-/// A part of a text with its type erased, so that texts are put together in one place.
+/// A part of a text with its type erased, so that messages are joined in one place.
 struct TextPart {
   const void* value;
   void (*write)(std::ostream& out, const void* value);
@@ -65,9 +65,8 @@ TextPart part_of(const T& value) {
   if constexpr (std::is_array_v<T>)
     return {value, write_characters};
   else if constexpr (std::is_function_v<T>)  // a manipulator
-    return {reinterpret_cast<const void*>(&value), [](std::ostream& out, const void* function) {
-              out << reinterpret_cast<T*>(const_cast<void*>(function));
-            }};
+    return {reinterpret_cast<const void*>(&value),
+            [](std::ostream& out, const void* function) { out << reinterpret_cast<T*>(const_cast<void*>(function)); }};
   else
     return {std::addressof(value), write_part<T>};
 }
@@ -92,8 +91,8 @@ std::string join_text(const Parts&... parts) {
 }  // namespace hearth
 
 /// Throws ErrorType with the joined parts unless `condition` holds. Active in every build type.
-#define HEARTH_CHECK(ErrorType, condition, ...)                           \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]]                                        \
-      ::hearth::detail::throw_joined<::hearth::ErrorType>(__VA_ARGS__);   \
+#define HEARTH_CHECK(ErrorType, condition, ...)                         \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::hearth::detail::throw_joined<::hearth::ErrorType>(__VA_ARGS__); \
   } while (false)

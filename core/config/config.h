@@ -135,7 +135,7 @@ Json load(const V& member) {
 /// What the type of a struct's member means for its field.
 struct MemberType {
   bool list = false, nullable = false, text = false;
-  std::size_t count = 0;          ///< elements of a list, 0 for any number
+  std::size_t count = 0;           ///< elements of a list, 0 for any number
   double least = 0, greatest = 0;  ///< of numbers and integers
   void (*store)(void* member, const Json& value) = nullptr;
   Json (*load)(const void* member) = nullptr;

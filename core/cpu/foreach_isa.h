@@ -48,9 +48,8 @@
   (::hearth::cpu::isa() == ::hearth::cpu::Isa::v4   ? isa_v4::function(__VA_ARGS__) \
    : ::hearth::cpu::isa() == ::hearth::cpu::Isa::v3 ? isa_v3::function(__VA_ARGS__) \
                                                     : isa_baseline::function(__VA_ARGS__))
-#define HEARTH_ISA_CALL_UP_TO_V3(function, ...)                                   \
-  (::hearth::cpu::isa() >= ::hearth::cpu::Isa::v3 ? isa_v3::function(__VA_ARGS__) \
-                                                  : isa_baseline::function(__VA_ARGS__))
+#define HEARTH_ISA_CALL_UP_TO_V3(function, ...) \
+  (::hearth::cpu::isa() >= ::hearth::cpu::Isa::v3 ? isa_v3::function(__VA_ARGS__) : isa_baseline::function(__VA_ARGS__))
 #endif
 #elif !defined(HEARTH_ISA_CALL)
 #define HEARTH_ISA_CALL(function, ...) (isa_baseline::function(__VA_ARGS__))

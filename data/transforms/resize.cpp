@@ -150,10 +150,10 @@ struct alignas(64) AlignedLine {
 /// Memory of one thread, used again for each image.
 struct Scratch {
   Weights rows, columns;
-  std::vector<AlignedLine<std::int32_t>> spread;      // weights of columns, as the kernel takes them
-  std::vector<AlignedLine<std::int16_t>> between;     // rows between the passes, in turn
-  std::vector<const std::int16_t*> of_output;  // those of a row of the result
-  std::vector<std::uint8_t> last[2];           // rows of the source, with what may be read behind them
+  std::vector<AlignedLine<std::int32_t>> spread;   // weights of columns, as the kernel takes them
+  std::vector<AlignedLine<std::int16_t>> between;  // rows between the passes, in turn
+  std::vector<const std::int16_t*> of_output;      // those of a row of the result
+  std::vector<std::uint8_t> last[2];               // rows of the source, with what may be read behind them
 };
 
 /// For a large image lies in a further cache, and the processor does not foresee where it goes on in the next page.

@@ -15,7 +15,9 @@ std::int64_t hidden_of(const BertOptions& options) {
 class Output : public nn::Module {
  public:
   Output(std::int64_t inputs, const BertOptions& options)
-      : dense_(inputs, options.width, initial_linear()), norm_(options.width, options.norm_eps), dropout_(options.dropout) {
+      : dense_(inputs, options.width, initial_linear()),
+        norm_(options.width, options.norm_eps),
+        dropout_(options.dropout) {
     register_module("dense", dense_);
     register_module("LayerNorm", norm_);
     register_module("dropout", dropout_);

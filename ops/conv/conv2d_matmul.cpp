@@ -15,7 +15,7 @@
 namespace hearth::kernels {
 namespace {
 
-MatmulProblem product_of(const ConvProblem& problem) {
+MatmulProblem pixel_product(const ConvProblem& problem) {
   const ConvShape& s = problem.shape;
   const std::int64_t pixels = s.n * s.p * s.q;
   MatmulProblem m;
@@ -100,7 +100,7 @@ std::string matmul_unsupported(const ConvProblem& problem) {
 // does slower than a convolution.
 std::string matmul_why_slower(const ConvProblem& problem) {
   if (!cpu::dnn::available()) return "";
-  if (cpu::matmul_implementation(product_of(problem)) == "gemm") return "a product that the library does not take";
+  if (cpu::matmul_implementation(pixel_product(problem)) == "gemm") return "a product that the library does not take";
   const ConvShape& s = problem.shape;
   const bool strided = s.stride_h > 1 || s.stride_w > 1;
   if (problem.pass != Pass::forward || problem.activations != DType::f32 || strided) return "";
@@ -109,7 +109,7 @@ std::string matmul_why_slower(const ConvProblem& problem) {
 
 void run_matmul(const ConvProblem& problem, const Conv2dOperands& o) {
   const ConvShape& s = problem.shape;
-  MatmulProblem product = product_of(problem);
+  MatmulProblem product = pixel_product(problem);
   product.accumulate = o.accumulate;
   cpu::Scratch scratch;
   switch (problem.pass) {

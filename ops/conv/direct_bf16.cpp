@@ -209,7 +209,8 @@ std::string direct_bf16_why_slower(const ConvProblem& problem) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_direct_bf16{"direct_bf16", direct_bf16_unsupported, run_direct_bf16, nullptr, direct_bf16_why_slower};
+const Conv2dCandidate conv2d_direct_bf16{"direct_bf16", direct_bf16_unsupported, run_direct_bf16, nullptr,
+                                         direct_bf16_why_slower};
 
 #else
 

@@ -217,7 +217,8 @@ void run_paired_bf16(const ConvProblem& problem, const Conv2dOperands& o) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_paired_bf16{"paired_bf16", paired_bf16_unsupported, run_paired_bf16, nullptr, paired_bf16_why_slower};
+const Conv2dCandidate conv2d_paired_bf16{"paired_bf16", paired_bf16_unsupported, run_paired_bf16, nullptr,
+                                         paired_bf16_why_slower};
 
 #else
 

@@ -458,7 +458,8 @@ std::string stem_bf16_why_slower(const ConvProblem& problem) {
 
 }  // namespace
 
-const Conv2dCandidate conv2d_stem_bf16{"stem_bf16", stem_bf16_unsupported, run_stem_bf16, nullptr, stem_bf16_why_slower};
+const Conv2dCandidate conv2d_stem_bf16{"stem_bf16", stem_bf16_unsupported, run_stem_bf16, nullptr,
+                                       stem_bf16_why_slower};
 
 #else
 

@@ -19,18 +19,20 @@ constexpr const char* normalize_op = "normalize_images";
 constexpr std::int64_t pixel_values = 256;
 
 void check_operand(const char* name, const Tensor& tensor, DType dtype, const Shape& shape, const Tensor& pixels) {
-  HEARTH_CHECK(DTypeError, tensor.dtype() == dtype, normalize_op, ": ", name, " is ", describe(tensor), "; it must be ", dtype);
+  HEARTH_CHECK(DTypeError, tensor.dtype() == dtype, normalize_op, ": ", name, " is ", describe(tensor), "; it must be ",
+               dtype);
   HEARTH_CHECK(ShapeError, tensor.shape() == shape, normalize_op, ": ", name, " ", tensor.shape(), " must be ", shape,
                " for pixels ", pixels.shape());
-  HEARTH_CHECK(DeviceError, tensor.device() == pixels.device(), normalize_op, ": ", name, " is on ", name_of(tensor.device()),
-               " but pixels are on ", name_of(pixels.device()), "; move one with to(device)");
+  HEARTH_CHECK(DeviceError, tensor.device() == pixels.device(), normalize_op, ": ", name, " is on ",
+               name_of(tensor.device()), " but pixels are on ", name_of(pixels.device()), "; move one with to(device)");
 }
 
 kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, const NormalizeImagesOptions& options,
                                    std::int64_t channel_capacity) {
   require_defined(normalize_op, "pixels", pixels);
   require_defined(normalize_op, "values", values);
-  HEARTH_CHECK(DTypeError, pixels.dtype() == DType::u8, normalize_op, ": pixels are ", describe(pixels), "; they must be u8");
+  HEARTH_CHECK(DTypeError, pixels.dtype() == DType::u8, normalize_op, ": pixels are ", describe(pixels),
+               "; they must be u8");
   HEARTH_CHECK(DTypeError, is_floating(options.dtype), normalize_op, ": a result of ", options.dtype,
                "; f32, f64, f16 and bf16 are possible");
   HEARTH_CHECK(ShapeError, pixels.rank() == 4, normalize_op, ": pixels ", pixels.shape(), " must be [N, H, W, C]");
@@ -44,8 +46,8 @@ kernels::PixelsShape checked_shape(const Tensor& pixels, const Tensor& values, c
   const char* elements = "normalize_images: elements of an image";
   const std::int64_t image = checked_mul(checked_mul(s.h, s.w, elements), s.channel_capacity, elements);
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  HEARTH_CHECK(ShapeError, image <= most && s.n <= most, normalize_op, ": ", s.n, " images of ", image, " elements (pixels ",
-               pixels.shape(), "); there must be fewer than 2^31 of either");
+  HEARTH_CHECK(ShapeError, image <= most && s.n <= most, normalize_op, ": ", s.n, " images of ", image,
+               " elements (pixels ", pixels.shape(), "); there must be fewer than 2^31 of either");
   return s;
 }
 
@@ -97,7 +99,7 @@ Tensor detail::normalize_images(const Tensor& pixels, const Tensor& values, cons
                                 dense(options.lambda), y);
     });
   }
-  // It is not recorded, as pixels have no gradient, but an normalize_op all the same.
+  // It is not recorded, as pixels have no gradient, but an op all the same.
   observe({.name = normalize_op, .autocast = Autocast::as_is}, std::array{pixels, values}, y);
   return s.channel_capacity == s.c ? y : as_padded(y, s.c);
 }

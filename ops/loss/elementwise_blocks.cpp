@@ -71,22 +71,22 @@ double sum_of(const double (&lanes)[LossSum::lanes]) {
 double LossSum::sum() const { return sum_of(sums); }
 double LossSum::count() const { return sum_of(counts); }
 
-#define HEARTH_LOSS_BLOCKS(A, CALL)                                                                               \
-  template <>                                                                                                     \
-  LossBlock<A> loss_block(ElementLoss loss) {                                                                     \
-    return CALL(losses_of<A>, loss, false);                                                                       \
-  }                                                                                                               \
-  template <>                                                                                                     \
-  LossBlock<A> loss_slope_block(ElementLoss loss) {                                                               \
-    return CALL(losses_of<A>, loss, true);                                                                        \
-  }                                                                                                               \
-  template <>                                                                                                     \
-  void add_losses(LossSum& sum, const A* losses, const A* target, const A* weight, A ignored, std::int64_t n) {   \
-    CALL(add_lanes, sum, losses, target, weight, ignored, n);                                                     \
-  }                                                                                                               \
-  template <>                                                                                                     \
+#define HEARTH_LOSS_BLOCKS(A, CALL)                                                                                  \
+  template <>                                                                                                        \
+  LossBlock<A> loss_block(ElementLoss loss) {                                                                        \
+    return CALL(losses_of<A>, loss, false);                                                                          \
+  }                                                                                                                  \
+  template <>                                                                                                        \
+  LossBlock<A> loss_slope_block(ElementLoss loss) {                                                                  \
+    return CALL(losses_of<A>, loss, true);                                                                           \
+  }                                                                                                                  \
+  template <>                                                                                                        \
+  void add_losses(LossSum& sum, const A* losses, const A* target, const A* weight, A ignored, std::int64_t n) {      \
+    CALL(add_lanes, sum, losses, target, weight, ignored, n);                                                        \
+  }                                                                                                                  \
+  template <>                                                                                                        \
   void scale_slopes(A* slopes, const A* target, const A* weight, const A* dy, A factor, A ignored, std::int64_t n) { \
-    CALL(scale, slopes, target, weight, dy, factor, ignored, n);                                                  \
+    CALL(scale, slopes, target, weight, dy, factor, ignored, n);                                                     \
   }
 HEARTH_LOSS_BLOCKS(float, HEARTH_ISA_CALL)
 HEARTH_LOSS_BLOCKS(double, HEARTH_ISA_CALL_UP_TO_V3)

@@ -8,7 +8,8 @@
 
 namespace hearth::kernels {
 
-/// out[i] = the loss of x[i] and target[i], or its slope, for n elements. pos_weight [n]; a and b are the loss's numbers.
+/// out[i] = the loss of x[i] and target[i], or its slope, for n elements. pos_weight [n]; a and b are the loss's
+/// numbers.
 template <class A>
 using LossBlock = void (*)(const A* x, const A* target, const A* pos_weight, A a, A b, A* out, std::int64_t n);
 

@@ -259,8 +259,8 @@ void multiply_tiles(const MatmulProblem& p, const A& of_a, const B& of_b, const 
 
 template <class A, bool a_along, class B, bool b_along>
 void multiply_rows(const MatmulProblem& p, const void* a, const void* b, const TileResults& results) {
-  multiply_tiles(p, TileRows<A, a_along>{static_cast<const A*>(a), p.lda}, TileRows<B, b_along>{static_cast<const B*>(b), p.ldb},
-           results);
+  multiply_tiles(p, TileRows<A, a_along>{static_cast<const A*>(a), p.lda},
+                 TileRows<B, b_along>{static_cast<const B*>(b), p.ldb}, results);
 }
 
 template <class A, class B>

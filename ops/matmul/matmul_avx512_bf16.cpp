@@ -251,7 +251,8 @@ std::string avx512_bf16_slower(const MatmulProblem&) {
 
 namespace {
 
-void multiply_pairs(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c, float* a_sums) {
+void multiply_pairs(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c,
+                    float* a_sums) {
   const MatmulProblem p = complete(problem);
   HEARTH_CHECK(UsageError, avx512_bf16_unsupported(p).empty(), "matmul by avx512_bf16: ", avx512_bf16_unsupported(p));
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;

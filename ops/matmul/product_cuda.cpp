@@ -40,7 +40,9 @@ MatmulProblem plain(MatmulProblem problem) {
   return problem;
 }
 
-std::string library_unsupported(const MatmulProblem& problem) { return cuda::blas::unsupported(in_type_of_a(problem)); }
+std::string cublaslt_unsupported(const MatmulProblem& problem) {
+  return cuda::blas::unsupported(in_type_of_a(problem));
+}
 
 void run_library(const MatmulProblem& problem, const ProductOperands& operands) {
   const MatmulProblem p = in_type_of_a(problem);
@@ -60,8 +62,8 @@ MatmulProblem without_bias(MatmulProblem problem) {
 }
 
 std::string unfused_unsupported(const MatmulProblem& problem) {
-  std::string reason = library_unsupported(plain(problem));
-  return reason.empty() || !problem.has_bias ? reason : library_unsupported(without_bias(plain(problem)));
+  std::string reason = cublaslt_unsupported(plain(problem));
+  return reason.empty() || !problem.has_bias ? reason : cublaslt_unsupported(without_bias(plain(problem)));
 }
 
 void multiply_by_slope(cuda::Stream& stream, const MatmulProblem& problem, const ProductOperands& o) {
@@ -76,7 +78,7 @@ void run_unfused(const MatmulProblem& problem, const ProductOperands& operands) 
       .a = operands.a, .b = operands.b, .bias = operands.bias, .c = problem.keeps_pre ? operands.pre : operands.c};
   const MatmulProblem with_bias = plain(problem);
   // Added last, the bias of an accumulating product is the same bias.
-  const bool adds_bias = problem.has_bias && !library_unsupported(with_bias).empty();
+  const bool adds_bias = problem.has_bias && !cublaslt_unsupported(with_bias).empty();
   if (adds_bias) product.bias = Tensor();
   run_library(adds_bias ? without_bias(with_bias) : with_bias, product);
   if (adds_bias) add_bias(stream, operands.bias, product.c.as_shape({problem.batch * problem.m, problem.n}));
@@ -160,7 +162,7 @@ void run_portable(const MatmulProblem& problem, const ProductOperands& operands)
 
 ProductCandidates product_candidates(cuda::Stream&, const char* op) {
   return {op,
-          {{"cublaslt", library_unsupported, run_library, cuda::blas::why_absent},
+          {{"cublaslt", cublaslt_unsupported, run_library, cuda::blas::why_absent},
            {"cublaslt_unfused", unfused_unsupported, run_unfused, cuda::blas::why_absent},
            {"mma", mma_unsupported, run_mma},
            {"portable", portable_unsupported, run_portable}},

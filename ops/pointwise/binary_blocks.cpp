@@ -58,14 +58,14 @@ CompareBlock<float> compare_block(Comparison comparison) {
   return HEARTH_ISA_CALL(compared_of<float>, comparison);
 }
 
-#define HEARTH_BLOCKS(A)                                                 \
-  template <>                                                            \
-  BinaryBlock<A> binary_block(Binary function) {                         \
-    return HEARTH_ISA_CALL_UP_TO_V3(evaluated_of<A>, function);          \
-  }                                                                      \
-  template <>                                                            \
-  CompareBlock<A> compare_block(Comparison comparison) {                 \
-    return HEARTH_ISA_CALL_UP_TO_V3(compared_of<A>, comparison);         \
+#define HEARTH_BLOCKS(A)                                         \
+  template <>                                                    \
+  BinaryBlock<A> binary_block(Binary function) {                 \
+    return HEARTH_ISA_CALL_UP_TO_V3(evaluated_of<A>, function);  \
+  }                                                              \
+  template <>                                                    \
+  CompareBlock<A> compare_block(Comparison comparison) {         \
+    return HEARTH_ISA_CALL_UP_TO_V3(compared_of<A>, comparison); \
   }
 HEARTH_BLOCKS(double)
 HEARTH_BLOCKS(std::int32_t)

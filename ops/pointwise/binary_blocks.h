@@ -9,8 +9,8 @@
 
 namespace hearth::kernels {
 
-/// y[i] = f(a[i], b[i]), or f(a[i], b[i], dy[i]) of a gradient, for n elements; y may be any operand. A is float, double,
-/// std::int32_t or std::int64_t.
+/// y[i] = f(a[i], b[i]), or f(a[i], b[i], dy[i]) of a gradient, for n elements; y may be any operand. A is float,
+/// double, std::int32_t or std::int64_t.
 template <class A>
 using BinaryBlock = void (*)(const A* a, const A* b, const A* dy, A* y, std::int64_t n);
 /// The function's block for the ISA level in use; null where whole numbers have no such function.

@@ -49,8 +49,8 @@ struct Offsets {
 };
 
 template <class F, class T>
-__global__ void compare_elements(HEARTH_GRID_CONSTANT(Walk) walk, OperandOf<T, acc_t<T>> a,
-                                 OperandOf<T, acc_t<T>> b, bool* y, std::int64_t rows) {
+__global__ void compare_elements(HEARTH_GRID_CONSTANT(Walk) walk, OperandOf<T, acc_t<T>> a, OperandOf<T, acc_t<T>> b,
+                                 bool* y, std::int64_t rows) {
   const std::int64_t length = walk.extents[walk.rank - 1];
   walk_rows(rows, length, [&](std::int64_t row, std::int64_t column) {
     const Offsets offsets(walk, row, column);

@@ -40,9 +40,9 @@ BlockOperand<Compared<T>> compared_operand(const Operand& operand, std::int64_t 
 }
 
 template <int bytes>
-using Word = std::conditional_t<bytes == 1, std::uint8_t,
-                                std::conditional_t<bytes == 2, std::uint16_t,
-                                                   std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
+using Word = std::conditional_t<
+    bytes == 1, std::uint8_t,
+    std::conditional_t<bytes == 2, std::uint16_t, std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
 
 /// The number as the bits of a T.
 template <class T>

@@ -2,6 +2,7 @@
 // One pass over memory: a thread takes 16 bytes of x and writes 16 of y (the gradient reads two arrays). Arithmetic in
 // f32 (f64 for f64), rounded once.
 #include "core/cuda/elementwise.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/pointwise/value_slope.h"
 
 namespace hearth::kernels {

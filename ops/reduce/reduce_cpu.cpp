@@ -153,7 +153,8 @@ void sum_columns(const In* x, std::int64_t outer, std::int64_t reduced, std::int
       for (std::int64_t c = 0; c < cols; ++c) store_scaled(y + o * inner + t * tile + c, total[c], scale);
     }
   };
-  cpu::parallel_for(outer * segments * tiles, std::max<std::int64_t>(1, reduce_grain / std::max<std::int64_t>(task_size, 1)),
+  cpu::parallel_for(outer * segments * tiles,
+                    std::max<std::int64_t>(1, reduce_grain / std::max<std::int64_t>(task_size, 1)),
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t task = begin; task < end; ++task) run_task(task);
                     });

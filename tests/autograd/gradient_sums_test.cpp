@@ -10,7 +10,7 @@
 #include "tests/autograd/plain_ops.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::gradient_sums_test {
 namespace {
 
 using test::AddInPlace;
@@ -322,4 +322,4 @@ TEST(GradientSums, AnOpMayAddToTheGradientOfAResult) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::gradient_sums_test

@@ -8,7 +8,7 @@
 #include "autograd/record.h"
 #include "core/random.h"
 
-namespace hearth {
+namespace hearth::recompute_test {
 namespace {
 
 /// y = x w, elementwise, and how often it ran.
@@ -213,4 +213,4 @@ TEST(Recompute, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::recompute_test

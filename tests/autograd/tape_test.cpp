@@ -12,7 +12,7 @@
 #include "tests/autograd/plain_ops.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::tape_test {
 namespace {
 
 using test::AddInPlace;
@@ -300,4 +300,4 @@ TEST(Autocast, FollowsTheOpsClass) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::tape_test

@@ -14,7 +14,7 @@
 #include "core/random.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::creation_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -150,4 +150,4 @@ TEST(Creation, ItemsOfATypeOfTheCallersChoice) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::creation_test

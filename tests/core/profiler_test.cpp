@@ -11,7 +11,7 @@
 #include "core/profiler_spans.h"
 #include "tests/support/grouping_locale.h"
 
-namespace hearth {
+namespace hearth::profiler_test {
 namespace {
 
 TEST(Profiler, TracesHaveTimesWithAllDigitsInEveryLocale) {
@@ -65,4 +65,4 @@ TEST(Profiler, SpansCountWithoutThoseInside) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::profiler_test

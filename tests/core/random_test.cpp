@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hearth {
+namespace hearth::random_test {
 namespace {
 
 // Known answers of the reference implementation (Random123, philox4x32_10).
@@ -63,4 +63,4 @@ TEST(RandomScope, NumbersOpsWithinAStep) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::random_test

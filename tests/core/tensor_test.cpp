@@ -9,7 +9,7 @@
 
 #include "core/convert.h"
 
-namespace hearth {
+namespace hearth::tensor_test {
 namespace {
 
 TEST(Shape, CountsAndPrints) {
@@ -193,4 +193,4 @@ TEST(Half, RoundsToNearestEven) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::tensor_test

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/grouping_locale.h"
 
-namespace hearth {
+namespace hearth::text_stream_test {
 namespace {
 
 TEST(TextStream, TakesNoNoticeOfTheGlobalLocale) {
@@ -34,4 +34,4 @@ TEST(TextStream, HashesOfStateAreThoseOfOtherMachines) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::text_stream_test

@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-namespace hearth {
+namespace hearth::thread_object_test {
 namespace {
 
 struct Counted {
@@ -48,4 +48,4 @@ TEST(ThreadObject, WhoAsksBehindItsEndGetsANewOne) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::thread_object_test

@@ -12,7 +12,7 @@
 #include "data/quarantine.h"
 #include "data/sample_dataset.h"
 
-namespace hearth::data {
+namespace hearth::data::bad_batches_test {
 namespace {
 
 /// How often each sample was read, of which those in [begin, end) are bad.
@@ -105,4 +105,4 @@ TEST(BadBatchesTest, BadSamplesAreTriedOnceAndNoRowIsReadAgain) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::bad_batches_test

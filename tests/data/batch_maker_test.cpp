@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hearth::data {
+namespace hearth::data::batch_maker_test {
 namespace {
 
 TEST(ByEpoch, KeepsAsManyEpochsAsIsSaid) {
@@ -30,4 +30,4 @@ TEST(ByEpoch, KeepsAsManyEpochsAsIsSaid) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::batch_maker_test

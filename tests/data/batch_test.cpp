@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::batch_test {
 namespace {
 
 Batch pictures(std::int64_t rows) {
@@ -77,4 +77,4 @@ TEST(Batch, MapsItsTensors) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::batch_test

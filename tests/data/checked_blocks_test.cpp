@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::checked_blocks_test {
 namespace {
 
 using test::contains;
@@ -93,4 +93,4 @@ TEST_F(CheckedBlocksTest, ThreadsReadAtOnce) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::checked_blocks_test

@@ -8,7 +8,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::cifar_test {
 namespace {
 
 using test::contains;
@@ -106,4 +106,4 @@ TEST_F(CifarTest, NamesFileAndReason) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::cifar_test

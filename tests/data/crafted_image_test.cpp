@@ -13,7 +13,7 @@
 #if HEARTH_HAS_ZLIB
 #include "tests/support/crafted_images.h"
 
-namespace hearth::data {
+namespace hearth::data::crafted_image_test {
 namespace {
 
 using namespace test::crafted;
@@ -181,5 +181,5 @@ TEST(CraftedImageTest, EachHasItsOutcome) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::crafted_image_test
 #endif

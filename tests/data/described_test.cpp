@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::described_test {
 namespace {
 
 using test::contains;
@@ -126,4 +126,4 @@ TEST(DescribedData, ClassesAreComparedByName) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::described_test

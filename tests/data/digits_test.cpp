@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::digits_test {
 namespace {
 
 using test::contains;
@@ -112,4 +112,4 @@ TEST(HoldOutTest, LabelsOutsideTheClassesAreNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::digits_test

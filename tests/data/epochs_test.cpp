@@ -17,7 +17,7 @@
 #include "data/loader.h"
 #include "data/sample_dataset.h"
 
-namespace hearth::data {
+namespace hearth::data::epochs_test {
 namespace {
 
 void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
@@ -159,4 +159,4 @@ TEST(ByEpochTest, IsMadeAgainAfterAFaultAndWhenForgotten) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::epochs_test

@@ -14,7 +14,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth::data {
+namespace hearth::data::ffrecord_test {
 namespace {
 
 const char* const python = "/usr/bin/python3";
@@ -73,4 +73,4 @@ TEST_F(Ffrecord, TheOtherReaderReadsOurs) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::ffrecord_test

@@ -21,7 +21,7 @@
 #if HEARTH_HAS_ZLIB
 #include "tests/support/crafted_images.h"
 
-namespace hearth::data {
+namespace hearth::data::hostile_image_test {
 namespace {
 
 using test::contains;
@@ -225,5 +225,5 @@ TEST(HostileImageTest, TheLimitIsKeptAndNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::hostile_image_test
 #endif

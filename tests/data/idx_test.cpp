@@ -10,7 +10,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::idx_file_test {
 namespace {
 
 using test::contains;
@@ -151,4 +151,4 @@ TEST(GzipTest, DamageIsFoundAtEveryLength) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::idx_file_test

@@ -16,7 +16,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::image_folder_test {
 namespace {
 
 using test::contains;
@@ -293,4 +293,4 @@ TEST_F(ImageFolderTest, LoadsTheSameWithAnyWorkers) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::image_folder_test

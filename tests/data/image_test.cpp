@@ -17,7 +17,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::image_test {
 namespace {
 
 using test::contains;
@@ -211,4 +211,4 @@ TEST_F(ImageTest, PngRoundTrip) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::image_test

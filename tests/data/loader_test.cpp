@@ -15,7 +15,7 @@
 #include "data/order.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::loader_test {
 namespace {
 
 using test::contains;
@@ -433,4 +433,4 @@ TEST(OrderTest, IsAPermutationWithEveryPlaceLikely) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::loader_test

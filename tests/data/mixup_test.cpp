@@ -10,7 +10,7 @@
 #include "data/transforms/transforms.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::mixup_test {
 namespace {
 
 using test::contains;
@@ -110,4 +110,4 @@ TEST(CutMixTest, OfNeitherNothingIsMixed) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::mixup_test

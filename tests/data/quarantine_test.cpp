@@ -8,7 +8,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::quarantine_test {
 namespace {
 
 using test::contains;
@@ -114,4 +114,4 @@ TEST(QuarantineTest, ProcessesTellEachOther) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::quarantine_test

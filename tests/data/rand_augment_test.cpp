@@ -17,7 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 
-namespace hearth::data {
+namespace hearth::data::rand_augment_test {
 namespace {
 
 using test::contains;
@@ -210,4 +210,4 @@ TEST(RandAugmentTest, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::rand_augment_test

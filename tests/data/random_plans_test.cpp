@@ -18,7 +18,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/variable_scope.h"
 
-namespace hearth::data {
+namespace hearth::data::random_plans_test {
 namespace {
 
 using Samples = std::vector<std::int64_t>;
@@ -277,4 +277,4 @@ TEST(RandomPlansTest, AThousandPlansGiveTheBitsOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::random_plans_test

@@ -17,7 +17,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::read_cache_test {
 namespace {
 
 using test::contains;
@@ -245,4 +245,4 @@ TEST_F(ReadCacheTest, ADatasetReadsThroughTheCacheInForceWhenItWasOpened) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::read_cache_test

@@ -20,7 +20,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::records_test {
 namespace {
 
 using test::bytes_of_file;
@@ -387,4 +387,4 @@ TEST_F(RecordsTest, ADamagedManifestIsAnErrorOfData) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::records_test

@@ -17,7 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 
-namespace hearth::data {
+namespace hearth::data::region_test {
 namespace {
 
 using test::contains;
@@ -219,4 +219,4 @@ TEST_F(RegionTest, ReductionsKeepTheResultsSize) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::region_test

@@ -17,7 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::registry_test {
 namespace {
 
 using test::contains;
@@ -371,4 +371,4 @@ TEST(InspectTest, ListsProblems) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::registry_test

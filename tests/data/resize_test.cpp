@@ -14,7 +14,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 
-namespace hearth::data {
+namespace hearth::data::resize_test {
 namespace {
 
 using test::contains;
@@ -211,4 +211,4 @@ TEST(ResizeTest, PutsIntoMemoryWhatItPutsIntoAnImage) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::resize_test

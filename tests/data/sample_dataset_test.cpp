@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::sample_dataset_test {
 namespace {
 
 /// Sample i is i in every element of "x", and twice i in "y".
@@ -101,4 +101,4 @@ TEST(SampleDataset, NeedsNoTransforms) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::sample_dataset_test

@@ -8,7 +8,7 @@
 
 #include "core/random.h"
 
-namespace hearth::data {
+namespace hearth::data::sample_runs_test {
 namespace {
 
 std::set<std::int64_t> members(const SampleRuns& runs) {
@@ -59,4 +59,4 @@ TEST(SampleRunsTest, HasWhatASetOfNumbersHas) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::sample_runs_test

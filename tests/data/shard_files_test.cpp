@@ -18,7 +18,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::shard_files_test {
 namespace {
 
 using test::bytes_of_file;
@@ -386,4 +386,4 @@ TEST_F(TfRecordTest, FeaturesAreNamedAndOfSeveralKinds) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::shard_files_test

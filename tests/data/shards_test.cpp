@@ -17,7 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::shards_test {
 namespace {
 
 using test::contains;
@@ -288,4 +288,4 @@ TEST_F(PackedShardsTest, APartOfAStreamKeepsItsOrder) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::shards_test

@@ -8,7 +8,7 @@
 #include "tests/support/gzip_of_zeros.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::source_bytes_test {
 namespace {
 
 using test::contains;
@@ -53,4 +53,4 @@ TEST(SourceBytes, TheFrontOfAFile) {
 #endif
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::source_bytes_test

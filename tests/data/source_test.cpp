@@ -19,7 +19,7 @@
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::source_test {
 namespace {
 
 using test::contains;
@@ -195,4 +195,4 @@ TEST(SourceTest, SchemesAreCheckedAndUnknownOnesNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::source_test

@@ -12,7 +12,7 @@
 #include "data/prefetch_depth.h"
 #include "data/sample_dataset.h"
 
-namespace hearth::data {
+namespace hearth::data::stages_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -207,4 +207,4 @@ TEST(LoaderUseTest, TellsWhichSampleAWorkerIsAt) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::stages_test

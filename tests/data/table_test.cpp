@@ -17,7 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::table_test {
 namespace {
 
 using test::contains;
@@ -478,4 +478,4 @@ TEST(Arrays, AreSplitsOfRowsWithClassesOrNumbers) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::table_test

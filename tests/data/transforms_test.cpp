@@ -13,7 +13,7 @@
 #include "tests/data/plain_images.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::transforms_test {
 namespace {
 
 using test::contains;
@@ -374,4 +374,4 @@ TEST(TransformsTest, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::transforms_test

@@ -23,7 +23,7 @@
 #include "data/stuck_watch.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data {
+namespace hearth::data::worker_faults_test {
 namespace {
 
 using test::contains;
@@ -354,4 +354,4 @@ TEST(StuckWorkerTest, TimeCountsForOneSampleAndWhileOneLooks) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::worker_faults_test

@@ -18,7 +18,7 @@
 #include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::dist {
+namespace hearth::dist::control_test {
 namespace {
 
 const ControlOptions two{.size = 2, .token = "secret", .beat_seconds = 0.02};
@@ -425,4 +425,4 @@ TEST(ControlGroup, NobodyListens) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::control_test

@@ -20,7 +20,7 @@
 #include "dist/process_group.h"
 #include "tests/support/ranks.h"
 
-namespace hearth::dist {
+namespace hearth::dist::data_parallel_test {
 namespace {
 
 using test::failures_of_ranks;
@@ -361,4 +361,4 @@ TEST(PairwiseSum, HasTheSameBitsHoweverTheTermsAreSpread) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::data_parallel_test

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::dist {
+namespace hearth::dist::environment_test {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -105,4 +105,4 @@ TEST(Placement, SeveralMachinesNeedAToken) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::environment_test

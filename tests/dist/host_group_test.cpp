@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/slow_groups.h"
 
-namespace hearth::dist {
+namespace hearth::dist::host_group_test {
 namespace {
 
 using test::failures_of_ranks;
@@ -272,4 +272,4 @@ TEST(HostGroup, BadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::host_group_test

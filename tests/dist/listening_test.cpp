@@ -12,7 +12,7 @@
 #include "tests/dist/groups.h"
 #include "tests/support/listening.h"
 
-namespace hearth::dist {
+namespace hearth::dist::listening_test {
 namespace {
 
 using Listening = std::multiset<std::string>;
@@ -116,4 +116,4 @@ TEST(Listening, OnAllInterfacesOnlyWhereThatIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::listening_test

@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::dist {
+namespace hearth::dist::network_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -190,4 +190,4 @@ TEST(Network, ThisMachineHasALoopback) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::network_test

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "tests/dist/groups.h"
 
-namespace hearth::dist {
+namespace hearth::dist::shared_memory_test {
 namespace {
 
 using test::failures_of_ranks;
@@ -185,4 +185,4 @@ TEST(SharedMemory, ARankThatDiesBeforeItSaysYesIsNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::shared_memory_test

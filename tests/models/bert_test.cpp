@@ -16,7 +16,7 @@
 #include "ops/ops.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::bert_test {
 namespace {
 
 using models::BertHead;
@@ -206,4 +206,4 @@ TEST(Bert, TakesItsSizesFromTheDataOrSaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::bert_test

@@ -15,7 +15,7 @@
 #include "models/transformer/gpt.h"
 #include "ops/ops.h"
 
-namespace hearth {
+namespace hearth::gpt_test {
 namespace {
 
 models::GptOptions small() {
@@ -167,4 +167,4 @@ TEST(Gpt, TakesItsSizesFromTheDataOrSaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::gpt_test

@@ -10,7 +10,7 @@
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/norm/group_norm.h"
 
-namespace hearth {
+namespace hearth::image_layers_test {
 namespace {
 
 TEST(ImageLayers, UpsamplePassesItsOptionsOn) {
@@ -77,4 +77,4 @@ TEST(ImageLayers, GroupNormPassesItsOptionsOn) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::image_layers_test

@@ -20,7 +20,7 @@
 #include "optim/registry.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::misuse_test {
 namespace {
 
 struct Net : nn::Module {
@@ -258,4 +258,4 @@ TEST(Misuse, LowPrecisionWeightsThatAnUpdateWouldOverwrite) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::misuse_test

@@ -12,7 +12,7 @@
 #include "tests/models/small_modules.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::module_lifetime_test {
 namespace {
 
 using test::Branch;
@@ -88,4 +88,4 @@ TEST(ModuleLifetime, PartsThatOutliveTheirParentAreFreeForAnother) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::module_lifetime_test

@@ -15,7 +15,7 @@
 #include "tests/models/small_modules.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::module_test {
 namespace {
 
 using test::Branch;
@@ -438,4 +438,4 @@ TEST(DropPathLayer, DropsWholeSamplesInTrainingOnly) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::module_test

@@ -22,7 +22,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::module_use_test {
 namespace {
 
 struct Net : nn::Module {
@@ -345,4 +345,4 @@ TEST(ModuleFile, WeightsThatNobodyMadeAreNotSaved) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::module_use_test

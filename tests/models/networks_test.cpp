@@ -20,7 +20,7 @@
 #include "ops/ops.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::networks_test {
 namespace {
 
 Tensor random_images(const Shape& shape, std::uint64_t seed) {
@@ -483,4 +483,4 @@ TEST(TorchLayout, FiltersAreReorderedAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::networks_test

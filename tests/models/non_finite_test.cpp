@@ -9,7 +9,7 @@
 
 #include "core/tensor.h"
 
-namespace hearth {
+namespace hearth::non_finite_test {
 namespace {
 
 TEST(NonFinite, IsCountedInEveryFloatingType) {
@@ -41,4 +41,4 @@ TEST(NonFinite, TheLargestAndSmallestNumbersAreFinite) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::non_finite_test

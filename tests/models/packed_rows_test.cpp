@@ -12,7 +12,7 @@
 #include "ops/ops.h"
 #include "tests/support/op_test.h"
 
-namespace hearth {
+namespace hearth::packed_rows_test {
 namespace {
 
 constexpr std::int64_t vocabulary = 13, row_length = 24, rows = 2;
@@ -119,4 +119,4 @@ TEST(PackedRows, AreRefusedWhereARowMakesOneResult) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::packed_rows_test

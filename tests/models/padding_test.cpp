@@ -12,7 +12,7 @@
 #include "models/registry.h"
 #include "ops/ops.h"
 
-namespace hearth {
+namespace hearth::padding_test {
 namespace {
 
 constexpr std::int64_t rows = 3, longest = 7, vocabulary = 11, ignored = -100;
@@ -82,4 +82,4 @@ INSTANTIATE_TEST_SUITE_P(
                         "dropout": 0})"));
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::padding_test

@@ -24,7 +24,7 @@
 #include "optim/registry.h"
 #include "tests/support/places.h"
 
-namespace hearth {
+namespace hearth::parity_test {
 namespace {
 
 class Case {
@@ -197,4 +197,4 @@ TEST(ParityLive, EveryCaseOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::parity_test

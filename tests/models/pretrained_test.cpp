@@ -20,7 +20,7 @@
 #include "models/weights/weights.h"
 #include "tests/support/places.h"
 
-namespace hearth {
+namespace hearth::pretrained_test {
 namespace {
 
 using models::WeightFormat;
@@ -199,4 +199,4 @@ TEST_F(MiniLm, EmbeddingsAreThoseOfPyTorch) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::pretrained_test

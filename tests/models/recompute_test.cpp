@@ -18,7 +18,7 @@
 #include "ops/ops.h"
 #include "optim/sgd.h"
 
-namespace hearth {
+namespace hearth::recompute_test {
 namespace {
 
 struct Trained {
@@ -149,4 +149,4 @@ INSTANTIATE_TEST_SUITE_P(Blocks, Recomputed, testing::Values(DeviceType::cpu, De
                          [](const auto& tried) { return tried.param == DeviceType::cuda ? "cuda" : "cpu"; });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::recompute_test

@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::safetensors_set_test {
 namespace {
 
 using test::contains;
@@ -118,4 +118,4 @@ TEST_F(SafetensorsSets, DamageIsRefusedOrReadButNeverMore) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::safetensors_set_test

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 
-namespace hearth {
+namespace hearth::timm_import_test {
 namespace {
 
 using models::ImportedWeights;
@@ -100,4 +100,4 @@ TEST_F(TimmImport, SameShapedResNetsOfTimmAreRefused) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::timm_import_test

@@ -16,7 +16,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::torch_file_test {
 namespace {
 
 using models::read_torch_file;
@@ -366,4 +366,4 @@ TEST_F(TorchArchive, AnyProgramEnds) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::torch_file_test

@@ -13,7 +13,7 @@
 #include "models/registry.h"
 #include "models/transformer/transformer.h"
 
-namespace hearth {
+namespace hearth::transformer_test {
 namespace {
 
 models::TransformerOptions small() {
@@ -132,4 +132,4 @@ TEST(Transformer, TakesItsSizesFromTheDataOrSaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::transformer_test

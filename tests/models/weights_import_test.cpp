@@ -20,7 +20,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::weights_import_test {
 namespace {
 
 using models::ImportedWeights;
@@ -456,4 +456,4 @@ TEST(WeightsImportModel, OptionsThatShapesDoNotShowAreCompared) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::weights_import_test

@@ -18,7 +18,7 @@
 #include "ops/shape/view.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::weights_test {
 namespace {
 
 using models::NameReport;
@@ -488,4 +488,4 @@ TEST(Weights, AnEncoderIsLoadedBelowAnInitializedClassifier) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::weights_test

@@ -16,7 +16,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::add_layer_norm_test {
 namespace {
 
 // As for layer_norm: lanes of a warp share short rows, several a warp; blocks hold longer ones in two sizes, and read
@@ -268,4 +268,4 @@ TEST(AddLayerNorm, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::add_layer_norm_test

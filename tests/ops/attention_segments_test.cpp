@@ -10,7 +10,7 @@
 #include "tests/ops/attention_reference.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::attention_segments_test {
 namespace {
 
 void check_segments(const Naive& naive, double dropout = 0) {
@@ -120,4 +120,4 @@ TEST(Attention, SegmentsAreSequencesOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::attention_segments_test

@@ -19,7 +19,7 @@
 #include "tests/ops/attention_reference.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::attention_test {
 namespace {
 
 void check_plain(const Case& c, AttentionOptions options, const CheckOptions& checks = rounded) {
@@ -474,4 +474,4 @@ TEST(AttentionRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::attention_test

@@ -17,7 +17,7 @@
 #include "tests/support/kept_threads.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::batch_norm_pool_test {
 namespace {
 
 struct Case {
@@ -170,4 +170,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, BatchNormPool, testing::Values(DeviceType::cpu
                          [](const auto& site) { return site.param == DeviceType::cpu ? "Cpu" : "Cuda"; });
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::batch_norm_pool_test

@@ -15,7 +15,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::batch_norm_test {
 namespace {
 
 struct Case {
@@ -466,4 +466,4 @@ TEST(BatchNorm, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::batch_norm_test

@@ -13,7 +13,7 @@
 #include "ops/pointwise/operators.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::binary_test {
 namespace {
 
 struct Pair {
@@ -286,4 +286,4 @@ TEST(Cast, ConvertsAsDocumentedAndRefuses) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::binary_test

@@ -8,7 +8,7 @@
 #include "ops/matmul/matmul.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::test {
+namespace hearth::test::candidates_test {
 namespace {
 
 int asked = 0;
@@ -188,4 +188,4 @@ TEST(CandidatesPin, UnknownOpHasNoChoice) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::candidates_test

@@ -12,7 +12,7 @@
 #include "ops/shape/view.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::compare_test {
 namespace {
 
 struct Pair {
@@ -196,4 +196,4 @@ TEST(CompareRefusal, Where) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::compare_test

@@ -10,7 +10,7 @@
 #include "ops/conv/conv2d.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::conv2d_arguments_test {
 namespace {
 
 TEST(Conv2dSizes, NoChannelsGiveTheBias) {
@@ -122,4 +122,4 @@ TEST(Conv2dArguments, ChangedInputIsRefusedByTheGradient) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv2d_arguments_test

@@ -17,7 +17,7 @@
 #include "tests/ops/conv_case.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::conv2d_test {
 namespace {
 
 using Case = ConvCase;
@@ -394,4 +394,4 @@ TEST(Conv2dChoice, DeterministicBitsForAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv2d_test

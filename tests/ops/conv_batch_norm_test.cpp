@@ -11,7 +11,7 @@
 #include "tests/ops/conv_case.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::conv_batch_norm_test {
 namespace {
 
 using Case = ConvCase;
@@ -100,4 +100,4 @@ OP_TEST(ConvMoments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv_batch_norm_test

@@ -12,7 +12,7 @@
 #include "ops/onednn/onednn.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::conv_transpose2d_test {
 namespace {
 
 struct Case {
@@ -279,4 +279,4 @@ TEST(ConvTranspose2dArguments, Refused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv_transpose2d_test

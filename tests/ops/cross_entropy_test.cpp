@@ -19,7 +19,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::cross_entropy_test {
 namespace {
 
 struct Case {
@@ -360,4 +360,4 @@ TEST(CountCorrect, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::cross_entropy_test

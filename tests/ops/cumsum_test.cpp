@@ -6,7 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::cumsum_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -58,4 +58,4 @@ TEST(CumSumRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::cumsum_test

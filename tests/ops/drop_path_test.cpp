@@ -9,7 +9,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::drop_path_test {
 namespace {
 
 // Samples of one element, of whole packs and of none, and more of them than a strip of random words.
@@ -137,4 +137,4 @@ TEST(DropPathRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::drop_path_test

@@ -7,7 +7,7 @@
 #include "core/cpu/parallel.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::dropout_test {
 namespace {
 
 OP_TEST(Dropout) {
@@ -105,4 +105,4 @@ TEST(DropoutRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::dropout_test

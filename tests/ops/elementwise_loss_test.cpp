@@ -13,7 +13,7 @@
 #include "autograd/grad_state.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::elementwise_loss_test {
 namespace {
 
 const Shape shapes[] = {{}, {1}, {3, 37}, {2, 5, 129}, {2, 40000}};
@@ -299,4 +299,4 @@ TEST(ElementLossRefusal, Dice) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::elementwise_loss_test

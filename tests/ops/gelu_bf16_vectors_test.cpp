@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "ops/matmul/amx.h"
 
-namespace hearth::kernels {
+namespace hearth::kernels::gelu_bf16_vectors_test {
 namespace {
 
 constexpr float untouched = 7;
@@ -71,4 +71,4 @@ TEST(GeluBf16Vectors, AddsColumns) {
 }
 
 }  // namespace
-}  // namespace hearth::kernels
+}  // namespace hearth::kernels::gelu_bf16_vectors_test

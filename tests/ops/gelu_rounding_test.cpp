@@ -11,7 +11,7 @@
 #include "core/tensor.h"
 #include "ops/epilogue/epilogue.h"
 
-namespace hearth {
+namespace hearth::gelu_rounding_test {
 namespace {
 
 /// The distance from the 16-bit number that `value` rounds to, towards 0, to the next.
@@ -71,4 +71,4 @@ TEST(CudaGeluOf16Bits, IsRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::gelu_rounding_test

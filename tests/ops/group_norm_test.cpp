@@ -9,7 +9,7 @@
 #include "ops/norm/layer_norm.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::group_norm_test {
 namespace {
 
 struct Case {
@@ -119,4 +119,4 @@ TEST(GroupNormArguments, Refused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::group_norm_test

@@ -13,7 +13,7 @@
 #include "tests/support/op_test.h"
 #include "tests/support/places.h"
 
-namespace hearth::test {
+namespace hearth::test::image_ops_golden_test {
 namespace {
 
 const Json& golden(const char* op) {
@@ -118,4 +118,4 @@ INSTANTIATE_TEST_SUITE_P(Torch, ImageOpsGolden, testing::Values(Device{}, Device
                          [](const auto& at) { return std::string(at.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::image_ops_golden_test

@@ -10,7 +10,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::index_test {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -256,4 +256,4 @@ TEST(IndexRefusal, Gather) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::index_test

@@ -10,7 +10,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::indexing_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -160,4 +160,4 @@ TEST(InPlace, AnOperandThatIsLargerIsRefused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::indexing_test

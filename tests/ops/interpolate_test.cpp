@@ -9,7 +9,7 @@
 #include "autograd/grad_state.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::interpolate_test {
 namespace {
 
 struct Case {
@@ -160,4 +160,4 @@ TEST(InterpolateArguments, Refused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::interpolate_test

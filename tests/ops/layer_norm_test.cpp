@@ -15,7 +15,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::layer_norm_test {
 namespace {
 
 // Odd, aligned, more rows than one partial sum, longer than a piece of work, and a transformer's.
@@ -177,4 +177,4 @@ TEST(LayerNormEdges, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::layer_norm_test

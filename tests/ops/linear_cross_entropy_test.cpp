@@ -19,7 +19,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::linear_cross_entropy_test {
 namespace {
 
 struct Case {
@@ -284,4 +284,4 @@ TEST(LinearCrossEntropyEdges, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::linear_cross_entropy_test

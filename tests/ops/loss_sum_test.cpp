@@ -6,7 +6,7 @@
 
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::loss_sum_test {
 namespace {
 
 OP_TEST(LossSum) {
@@ -75,4 +75,4 @@ TEST(LossSumRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::loss_sum_test

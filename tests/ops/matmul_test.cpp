@@ -7,7 +7,7 @@
 #include "ops/candidates.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::matmul_test {
 namespace {
 
 struct Case {
@@ -221,4 +221,4 @@ TEST(MatmulArguments, Refused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::matmul_test

@@ -15,7 +15,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::merge_layer_norm_test {
 namespace {
 
 // Even and odd sides; lanes of a warp, blocks in two sizes, and rows that are read again; with and without 16-byte
@@ -116,4 +116,4 @@ TEST(MergeLayerNorm, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::merge_layer_norm_test

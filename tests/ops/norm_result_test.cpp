@@ -14,7 +14,7 @@
 #include "ops/norm/merge_layer_norm.h"
 #include "tests/support/devices.h"
 
-namespace hearth::test {
+namespace hearth::test::norm_result_test {
 namespace {
 
 // Rows of which several share a warp, that a warp holds, that a block holds in two sizes, and that are read again; and
@@ -114,4 +114,4 @@ TEST(NormResultOnDevices, IsThatOfXWithoutAutocastAndOfOtherTypes) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::norm_result_test

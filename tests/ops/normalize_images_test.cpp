@@ -5,7 +5,7 @@
 
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::normalize_images_test {
 namespace {
 
 struct Case {
@@ -182,4 +182,4 @@ TEST(NormalizeImagesArguments, Refused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::normalize_images_test

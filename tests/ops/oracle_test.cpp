@@ -5,7 +5,7 @@
 #include "autograd/record.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::oracle_test {
 namespace {
 
 /// What is wrong with the op below.
@@ -164,4 +164,4 @@ TEST(OpOracle, DrawsWhatItPromises) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::oracle_test

@@ -9,7 +9,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::parametric_test {
 namespace {
 
 const Shape shapes[] = {{}, {0, 3}, {1}, {37}, {3, 129}, {2, 7, 7, 48}, {20000}};
@@ -96,4 +96,4 @@ TEST(ParametricRefusal, EveryFunction) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::parametric_test

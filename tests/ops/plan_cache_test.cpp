@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace hearth {
+namespace hearth::plan_cache_test {
 namespace {
 
 struct Plan {
@@ -59,4 +59,4 @@ TEST(PlanCache, ThreadsThatAskAtOnceGetTheSame) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::plan_cache_test

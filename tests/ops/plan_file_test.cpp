@@ -8,7 +8,7 @@
 #include "core/io/file.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::plan_file_test {
 namespace {
 
 using test::TempDir;
@@ -151,4 +151,4 @@ TEST(PlanFileTest, TheFolderIsWhatTheEnvironmentSays) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::plan_file_test

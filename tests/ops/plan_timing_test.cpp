@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace hearth {
+namespace hearth::plan_timing_test {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -73,4 +73,4 @@ TEST(CudaPlanTiming, WhatDoesNotRunIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::plan_timing_test

@@ -10,7 +10,7 @@
 #include "ops/pointwise/functors.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::pointwise_test {
 namespace {
 
 double naive_relu(double x) { return x > 0 ? x : 0; }
@@ -100,4 +100,4 @@ TEST(Pointwise, BackwardRefusesASavedTensorThatWasOverwritten) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::pointwise_test

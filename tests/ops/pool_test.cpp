@@ -10,7 +10,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::pool_test {
 namespace {
 
 struct Case {
@@ -192,4 +192,4 @@ TEST(PoolArguments, Refused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::pool_test

@@ -15,7 +15,7 @@
 #include "ops/reduce/broadcast_sum.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::reduce_test {
 namespace {
 
 struct Case {
@@ -287,4 +287,4 @@ TEST(Reduce, ALossOfOnesOwnIsComputedInF32UnderAutocast) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::reduce_test

@@ -19,7 +19,7 @@
 #include "ops/conv/conv_norm.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::residual_block_test {
 namespace {
 
 struct Case {
@@ -170,4 +170,4 @@ OP_TEST(ResidualBlockAndItsParts) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::residual_block_test

@@ -10,7 +10,7 @@
 #include "autograd/grad_state.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::rms_norm_test {
 namespace {
 
 // As for layer_norm: odd, aligned, more rows than one partial sum, longer than a piece of work, a transformer's.
@@ -71,4 +71,4 @@ TEST(RmsNormRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::rms_norm_test

@@ -8,7 +8,7 @@
 #include "ops/shape/view.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::rotary_test {
 namespace {
 
 /// The definition; heads from `rotated` on stay as they are.
@@ -102,4 +102,4 @@ TEST(RotaryRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::rotary_test

@@ -9,7 +9,7 @@
 #include "core/device.h"
 #include "ops/ops.h"
 
-namespace hearth {
+namespace hearth::row_lengths_test {
 namespace {
 
 class RowLengths : public testing::TestWithParam<DeviceType> {
@@ -54,4 +54,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, RowLengths, testing::Values(DeviceType::cpu, D
                          [](const auto& tried) { return tried.param == DeviceType::cpu ? "cpu" : "cuda"; });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::row_lengths_test

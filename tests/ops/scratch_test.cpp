@@ -8,7 +8,7 @@
 #include "core/profiler.h"
 #include "core/tensor.h"
 
-namespace hearth {
+namespace hearth::scratch_test {
 namespace {
 
 /// What a host program may do in the destructor of a static object. The sanitizers see what a plain build may survive.
@@ -41,4 +41,4 @@ TEST(ScratchDeathTest, StaticObjectsMayStillCompute) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::scratch_test

@@ -10,7 +10,7 @@
 #include "core/device.h"
 #include "ops/ops.h"
 
-namespace hearth {
+namespace hearth::segment_positions_test {
 namespace {
 
 class SegmentPositions : public testing::TestWithParam<DeviceType> {
@@ -56,4 +56,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, SegmentPositions, testing::Values(DeviceType::
                          [](const auto& tried) { return tried.param == DeviceType::cpu ? "cpu" : "cuda"; });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::segment_positions_test

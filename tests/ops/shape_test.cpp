@@ -11,7 +11,7 @@
 #include "ops/shape/view.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::shape_test {
 namespace {
 
 using Place = std::vector<std::int64_t>;
@@ -248,4 +248,4 @@ TEST(ShapesRefusal, PadByWhatTheTypeDoesNotHold) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::shape_test

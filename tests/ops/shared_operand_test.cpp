@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::shared_operand_test {
 namespace {
 
 OP_TEST(SharedOperand) {
@@ -33,4 +33,4 @@ OP_TEST(SharedOperand) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::shared_operand_test

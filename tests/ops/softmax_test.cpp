@@ -11,7 +11,7 @@
 #include "autograd/grad_mode.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::softmax_test {
 namespace {
 
 // Degenerate, odd, aligned, longer than a piece of work, and attention scores.
@@ -99,4 +99,4 @@ TEST(SoftmaxEdges, RefusesBadArguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::softmax_test

@@ -12,7 +12,7 @@
 #include "ops/reduce/reduce.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::sort_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -119,4 +119,4 @@ TEST(SortRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::sort_test

@@ -6,7 +6,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::split_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -111,4 +111,4 @@ TEST(Split, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::split_test

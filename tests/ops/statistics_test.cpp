@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::statistics_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -114,4 +114,4 @@ TEST(OneHot, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::statistics_test

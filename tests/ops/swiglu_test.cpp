@@ -6,7 +6,7 @@
 
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::swiglu_test {
 namespace {
 
 OP_TEST(Swiglu) {
@@ -39,4 +39,4 @@ TEST(SwigluRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::swiglu_test

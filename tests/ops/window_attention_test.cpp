@@ -21,7 +21,7 @@
 #include "ops/softmax/softmax.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::window_attention_test {
 namespace {
 
 /// Scores, softmax and values hold rounding errors of their own.
@@ -386,4 +386,4 @@ TEST(WindowAttentionRefusal, Arguments) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::window_attention_test

@@ -14,7 +14,7 @@
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/devices.h"
 
-namespace hearth {
+namespace hearth::clip_test {
 namespace {
 
 using test::ToyParameters;
@@ -211,4 +211,4 @@ TEST(ScheduleEdges, BadOptionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::clip_test

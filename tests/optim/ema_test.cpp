@@ -21,7 +21,7 @@
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::ema_test {
 namespace {
 
 constexpr const char* optimizers[] = {R"({"type": "sgd"})", R"({"type": "sgd", "momentum": 0.9})",
@@ -278,4 +278,4 @@ TEST(EmaBuffers, OfNarrowTypesAreRefusedAndIntegersAreNotAveraged) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::ema_test

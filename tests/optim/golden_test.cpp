@@ -15,7 +15,7 @@
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/places.h"
 
-namespace hearth {
+namespace hearth::golden_test {
 namespace {
 
 const Json& golden() {
@@ -122,4 +122,4 @@ TEST(ScheduleGolden, EveryScheduleMatchesTorch) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::golden_test

@@ -17,7 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::grad_scaler_test {
 namespace {
 
 using optim::GradScaler;
@@ -391,4 +391,4 @@ TEST(GradScalerMisuse, IsNamed) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::grad_scaler_test

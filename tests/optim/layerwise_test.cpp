@@ -17,7 +17,7 @@
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::layerwise_test {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -335,4 +335,4 @@ TEST(Lamb, BadOptionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::layerwise_test

@@ -17,7 +17,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/error_message.h"
 
-namespace hearth {
+namespace hearth::optimizer_test {
 namespace {
 
 using test::ToyParameters;
@@ -490,4 +490,4 @@ TEST(OptimThreads, UpdatesDoNotDependOnTheThreadCount) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::optimizer_test

@@ -13,7 +13,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::state_test {
 namespace {
 
 /// Everything of a small run that the next step depends on.
@@ -153,4 +153,4 @@ TEST(Optimizer, AScheduleCountsSkippedStepsHoweverOftenTheyAreRead) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::state_test

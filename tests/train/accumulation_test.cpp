@@ -15,7 +15,7 @@
 #include "train/report/metrics_log.h"
 #include "train/trainer.h"
 
-namespace hearth {
+namespace hearth::accumulation_test {
 namespace {
 
 /// Gradients in f64, with dropout.
@@ -240,4 +240,4 @@ TEST(Accumulation, BatchNormIsTheException) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::accumulation_test

@@ -12,7 +12,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth {
+namespace hearth::allocation_failure_test {
 namespace {
 
 constexpr int tried = 30;
@@ -86,4 +86,4 @@ TEST_F(AllocationFailure, EndsWithCodeFourUnderALimitOfTheAddressSpace) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::allocation_failure_test

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::train {
+namespace hearth::train::arguments_test {
 namespace {
 
 using test::contains;
@@ -86,4 +86,4 @@ TEST(HelpOf, lists_every_option) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::arguments_test

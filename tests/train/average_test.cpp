@@ -15,7 +15,7 @@
 #include "train/step.h"
 #include "train/visit_batches.h"
 
-namespace hearth::train {
+namespace hearth::train::average_test {
 namespace {
 
 std::unique_ptr<Session> session_with(const test::TempDir& folder, const std::string& ema) {
@@ -119,4 +119,4 @@ TEST(Average, AnOlderCheckpointGoesOnWithTheWarmupItBeganWith) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::average_test

@@ -10,7 +10,7 @@
 #include "train/session.h"
 #include "train/step.h"
 
-namespace hearth {
+namespace hearth::averaged_weights_test {
 namespace {
 
 using test::contains;
@@ -81,4 +81,4 @@ TEST_F(AveragedWeights, LeaveTheCheckpointWhole) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::averaged_weights_test

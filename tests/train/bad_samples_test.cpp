@@ -19,7 +19,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth {
+namespace hearth::bad_samples_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,4 +200,4 @@ TEST_F(DamagedRecords, KilledRunsPassOverTheSameSamples) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::bad_samples_test

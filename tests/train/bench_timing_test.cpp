@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "train/bench/bench.h"
 
-namespace hearth::train {
+namespace hearth::train::bench_timing_test {
 namespace {
 
 TEST(TimingOf, gives_median_minimum_and_ninetieth_percentile) {
@@ -106,4 +106,4 @@ TEST(OpBenches, every_update_agrees_with_f64) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::bench_timing_test

@@ -16,7 +16,7 @@
 #include "tests/support/full_disk.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::checkpoint_set_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -297,4 +297,4 @@ TEST_F(CheckpointSets, AFullDiskLeavesTheSetBefore) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::checkpoint_set_test

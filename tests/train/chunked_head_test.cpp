@@ -17,7 +17,7 @@
 #include "train/session.h"
 #include "train/step.h"
 
-namespace hearth::train {
+namespace hearth::train::chunked_head_test {
 namespace {
 
 constexpr const char* gpt = R"({"type": "gpt", "layers": 1, "heads": 2, "width": 16, "dropout": 0.1})";
@@ -135,4 +135,4 @@ TEST_F(ChunkedHead, RefusesNetworksAndLossesWithoutOne) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::chunked_head_test

@@ -10,7 +10,7 @@
 #include "tests/train/cli_program.h"
 #include "train/run/run_config.h"
 
-namespace hearth::train {
+namespace hearth::train::cli_test {
 namespace {
 
 const std::string sources = test::source_dir();
@@ -421,4 +421,4 @@ TEST_F(Cli, train_eval_and_predict) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::cli_test

@@ -20,7 +20,7 @@
 #include "train/report/timeline.h"
 #include "train/trainer.h"
 
-namespace hearth::train {
+namespace hearth::train::communication_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -237,4 +237,4 @@ TEST(StragglerWatch, FindsWhoIsSlowerThanTheMedianRank) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::communication_test

@@ -7,7 +7,7 @@
 #include "tests/support/run_program.h"
 #include "train/cli/commands.h"
 
-namespace hearth::train {
+namespace hearth::train::completion_test {
 namespace {
 
 using test::contains;
@@ -101,4 +101,4 @@ TEST_F(Completion, shells_and_man_take_what_was_made) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::completion_test

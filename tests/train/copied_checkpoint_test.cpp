@@ -16,7 +16,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_set.h"
 
-namespace hearth::train {
+namespace hearth::train::copied_checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -271,4 +271,4 @@ TEST_F(CopiedCheckpoint, OneOfAnEarlierVersionOpensTheDataThatItsConfigurationNa
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::copied_checkpoint_test

@@ -12,7 +12,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/bench/disk_speed.h"
 
-namespace hearth::train {
+namespace hearth::train::data_bench_test {
 namespace {
 
 using test::contains;
@@ -121,4 +121,4 @@ TEST(DiskSpeed, ReadsWhatItIsGiven) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::data_bench_test

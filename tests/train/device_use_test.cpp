@@ -4,7 +4,7 @@
 #include "core/profiler.h"
 #include "train/run/device_use.h"
 
-namespace hearth::train {
+namespace hearth::train::device_use_test {
 namespace {
 
 TEST(DeviceUse, AReplayAsksForWhatTheStepBeforeAskedFor) {
@@ -35,4 +35,4 @@ TEST(DeviceUse, IsAPartOfTheDataSheetsPeak) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::device_use_test

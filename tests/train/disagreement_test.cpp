@@ -19,7 +19,7 @@
 #include "train/ranks.h"
 #include "train/trainer.h"
 
-namespace hearth::train {
+namespace hearth::train::disagreement_test {
 namespace {
 
 using test::is_odd;
@@ -257,4 +257,4 @@ TEST_F(Disagreements, OfEveryKindIsNamedWithTheRankAndBothValues) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::disagreement_test

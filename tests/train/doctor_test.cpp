@@ -5,7 +5,7 @@
 #include "core/io/json_text.h"
 #include "tests/train/cli_program.h"
 
-namespace hearth::train {
+namespace hearth::train::doctor_test {
 namespace {
 
 TEST_F(Cli, devices_are_listed_as_json) {
@@ -71,4 +71,4 @@ TEST_F(Cli, doctor_tells_of_the_network) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::doctor_test

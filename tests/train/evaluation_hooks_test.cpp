@@ -16,7 +16,7 @@
 #include "tests/train/hook_run.h"
 #include "train/task/classification.h"
 
-namespace hearth::train {
+namespace hearth::train::evaluation_hooks_test {
 namespace {
 
 using test::contains;
@@ -323,4 +323,4 @@ TEST_F(Plateau, ConfigurationsAreChecked) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::evaluation_hooks_test

@@ -17,7 +17,7 @@
 #include "train/cli/cli.h"
 #include "train/report/metrics_log.h"
 
-namespace hearth {
+namespace hearth::evaluation_test {
 namespace {
 
 using test::contains;
@@ -246,4 +246,4 @@ TEST_F(Evaluations, MoreEpochsThanThereAreIsAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::evaluation_test

@@ -17,7 +17,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::exactness_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -246,4 +246,4 @@ TEST_F(Exactness, AnotherConfigDoesNotContinueTheRun) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::exactness_test

@@ -13,7 +13,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/stand_in_data.h"
 
-namespace hearth {
+namespace hearth::example_configs_test {
 namespace {
 
 using Options = std::vector<std::string>;
@@ -115,4 +115,4 @@ INSTANTIATE_TEST_SUITE_P(All, ExampleConfigs, testing::ValuesIn(files()),
                          [](const auto& file) { return file.param.substr(0, file.param.find('.')); });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::example_configs_test

@@ -10,7 +10,7 @@
 #include "tests/support/kept_threads.h"
 #include "tests/train/precision_session.h"
 
-namespace hearth::train {
+namespace hearth::train::families_test {
 namespace {
 
 struct Family {
@@ -150,4 +150,4 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                          name_of);
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::families_test

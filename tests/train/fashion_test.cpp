@@ -11,7 +11,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::fashion_test {
 namespace {
 
 class SlowFashion : public testing::Test {
@@ -64,4 +64,4 @@ TEST_F(SlowFashion, AShortRunOfASwinReaches84Percent) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::fashion_test

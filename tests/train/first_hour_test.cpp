@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::first_hour_test {
 namespace {
 
 using test::contains;
@@ -333,4 +333,4 @@ TEST(FirstHour, WhatIsForgottenIsNamed) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::first_hour_test

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
 
-namespace hearth::train {
+namespace hearth::train::hook_test {
 namespace {
 
 using test::contains;
@@ -282,4 +282,4 @@ TEST_F(Hooks, SurviveARestartOfTheSession) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::hook_test

@@ -12,7 +12,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/bench/step_bench.h"
 
-namespace hearth::train {
+namespace hearth::train::host_profile_test {
 namespace {
 
 profiler::Span span(const char* name, const char* op, bool backward, std::int64_t whole, std::int64_t own, double flops,
@@ -83,4 +83,4 @@ TEST(HostProfile, OfAStepHasAllItsOperations) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::host_profile_test

@@ -11,7 +11,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth::train {
+namespace hearth::train::hostile_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -202,4 +202,4 @@ TEST_F(HostileFiles, RunsAndTheirCheckpoints) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::hostile_files_test

@@ -12,7 +12,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth {
+namespace hearth::image_configs_test {
 namespace {
 
 struct Example {
@@ -134,4 +134,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::image_configs_test

@@ -14,7 +14,7 @@
 #include "train/report/input_section.h"
 #include "train/report/report.h"
 
-namespace hearth::train {
+namespace hearth::train::input_use_test {
 namespace {
 
 using data::Stage;
@@ -218,4 +218,4 @@ TEST(InputSection, IsEmptyForRecordsWithoutStages) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::input_use_test

@@ -11,7 +11,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/cli/cli.h"
 
-namespace hearth {
+namespace hearth::labelled_training_test {
 namespace {
 
 /// Five scores of any text, whatever the data's classes.
@@ -100,4 +100,4 @@ TEST_F(LabelledTraining, ANetworkOfOnesOwnWithOtherOutputsPredictsNoClass) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::labelled_training_test

@@ -10,7 +10,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::language_test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -70,4 +70,4 @@ TEST_F(SlowLanguage, AShortRunOnPronunciationsErrsInLessThan30PercentOfThePhonem
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::language_test

@@ -18,7 +18,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth::train {
+namespace hearth::train::launch_test {
 namespace {
 
 using test::contains;
@@ -302,4 +302,4 @@ TEST_F(Launched, FaultsOfUse) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::launch_test

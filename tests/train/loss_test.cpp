@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 
-namespace hearth::train {
+namespace hearth::train::loss_test {
 namespace {
 
 using Scalar = std::function<Tensor(const Tensor&)>;
@@ -157,4 +157,4 @@ TEST(Loss, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::loss_test

@@ -13,7 +13,7 @@
 #include "tests/support/run_program.h"
 #include "tests/train/hook_run.h"
 
-namespace hearth::train {
+namespace hearth::train::lr_range_test {
 namespace {
 
 using test::contains;
@@ -118,4 +118,4 @@ TEST_F(LrRanges, AreACommandOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::lr_range_test

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 
-namespace hearth {
+namespace hearth::memory_trace_test {
 namespace {
 
 // A step whose largest moment depends on the batch: a filter's workspace of fixed size while `image` is there, or two
@@ -176,4 +176,4 @@ TEST(Storages, AreListedWhileTheyLive) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::memory_trace_test

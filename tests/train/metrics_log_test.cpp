@@ -6,7 +6,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::train {
+namespace hearth::train::metrics_log_test {
 namespace {
 
 Json record(int step) { return Json::object().set("step", step).set("loss", 1.0 / step); }
@@ -97,4 +97,4 @@ TEST(MetricsLog, any_other_bad_line_is_named) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::metrics_log_test

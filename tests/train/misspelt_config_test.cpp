@@ -10,7 +10,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/run/run_config.h"
 
-namespace hearth::train {
+namespace hearth::train::misspelt_config_test {
 namespace {
 
 std::string misspelt(const std::string& key) {
@@ -59,4 +59,4 @@ TEST(MisspeltConfig, is_refused_and_the_key_suggested) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::misspelt_config_test

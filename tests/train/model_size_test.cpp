@@ -11,7 +11,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
 
-namespace hearth::train {
+namespace hearth::train::model_size_test {
 namespace {
 
 constexpr std::int64_t gigabyte = std::int64_t{1} << 30;
@@ -79,4 +79,4 @@ TEST(ModelSize, IsLookedAtBeforeASessionIsBuilt) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::model_size_test

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::train {
+namespace hearth::train::name_filter_test {
 namespace {
 
 using test::contains;
@@ -78,4 +78,4 @@ TEST(NameFilterTest, HostilePatternsTakeNoTime) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::name_filter_test

@@ -8,7 +8,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/variable_scope.h"
 
-namespace hearth::train {
+namespace hearth::train::pick_test {
 namespace {
 
 test::ProgramResult train(const std::string& pick) {
@@ -36,4 +36,4 @@ TEST(PickedImplementation, IsOneThatIsThere) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::pick_test

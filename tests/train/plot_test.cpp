@@ -9,7 +9,7 @@
 
 #include "tests/support/grouping_locale.h"
 
-namespace hearth::train {
+namespace hearth::train::plot_test {
 namespace {
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -134,4 +134,4 @@ TEST(Svg, shares_are_shown_as_percent_up_to_100) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::plot_test

@@ -12,7 +12,7 @@
 #include "tests/support/run_program.h"
 #include "tests/train/precision_session.h"
 
-namespace hearth::train {
+namespace hearth::train::precision_report_test {
 namespace {
 
 using test::PrecisionRun;
@@ -134,4 +134,4 @@ TEST(PrecisionReport, SaysWhereTheConfigsDeviceIsNot) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::precision_report_test

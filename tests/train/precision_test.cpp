@@ -27,7 +27,7 @@
 #include "train/report/metrics_log.h"
 #include "train/run/auto_precision.h"
 
-namespace hearth::train {
+namespace hearth::train::precision_test {
 namespace {
 
 using test::contains;
@@ -480,4 +480,4 @@ TEST(Precision, MetricsTellTheScaleAndTheSkippedSteps) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::precision_test

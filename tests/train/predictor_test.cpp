@@ -24,7 +24,7 @@
 #include "train/run/checkpoint.h"
 #include "train/step.h"
 
-namespace hearth {
+namespace hearth::predictor_test {
 namespace {
 
 using test::contains;
@@ -308,4 +308,4 @@ TEST_F(PredictorTest, TheDocumentsHaveTheProgramThatRuns) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::predictor_test

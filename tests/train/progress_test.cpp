@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
 
-namespace hearth::train {
+namespace hearth::train::progress_test {
 namespace {
 
 using test::contains;
@@ -148,4 +148,4 @@ TEST(Progress, draws_the_last_step_whatever_the_time) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::progress_test

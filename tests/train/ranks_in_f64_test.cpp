@@ -20,7 +20,7 @@
 #include "optim/sgd.h"
 #include "tests/dist/groups.h"
 
-namespace hearth::train {
+namespace hearth::train::ranks_in_f64_test {
 namespace {
 
 constexpr std::int64_t rows = 12, steps = 5, classes = 7, longest = 6;
@@ -189,4 +189,4 @@ INSTANTIATE_TEST_SUITE_P(All, RanksInF64, testing::ValuesIn(cases),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::ranks_in_f64_test

@@ -28,7 +28,7 @@
 #include "train/trainer.h"
 #include "train/visit_batches.h"
 
-namespace hearth::train {
+namespace hearth::train::ranks_test {
 namespace {
 
 struct Problem {
@@ -365,4 +365,4 @@ TEST_F(RanksOfDigits, AnotherConfigurationIsNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::ranks_test

@@ -8,7 +8,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth::train {
+namespace hearth::train::report_command_test {
 namespace {
 
 using test::contains;
@@ -127,4 +127,4 @@ TEST_F(ReportCommand, RefusesWhatIsNoRun) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::report_command_test

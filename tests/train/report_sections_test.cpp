@@ -8,7 +8,7 @@
 #include "tests/support/error_message.h"
 #include "train/task/metrics.h"
 
-namespace hearth::train {
+namespace hearth::train::report_sections_test {
 namespace {
 
 using test::contains;
@@ -138,4 +138,4 @@ TEST(ReportSections, OfManyClassesShowsTheMostFrequentConfusions) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::report_sections_test

@@ -14,7 +14,7 @@
 #include "tests/support/grouping_locale.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::train {
+namespace hearth::train::report_test {
 namespace {
 
 using test::contains;
@@ -319,4 +319,4 @@ TEST(Comparison, refuses_what_is_no_run) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::report_test

@@ -15,7 +15,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/trainer.h"
 
-namespace hearth::train {
+namespace hearth::train::resume_reads_test {
 namespace {
 
 std::shared_ptr<test::MemorySource> store() {
@@ -126,4 +126,4 @@ TEST_F(ResumeReads, OfImageFiles) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::resume_reads_test

@@ -10,7 +10,7 @@
 #include "tests/train/hook_run.h"
 #include "train/run/checkpoint_set.h"
 
-namespace hearth::train {
+namespace hearth::train::run_end_test {
 namespace {
 
 using test::contains;
@@ -124,4 +124,4 @@ TEST_F(RunEnd, CheckpointsThatDoNotTellTheLastEvaluationGoOn) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::run_end_test

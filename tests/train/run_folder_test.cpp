@@ -9,7 +9,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/report/metrics_log.h"
 
-namespace hearth::train {
+namespace hearth::train::run_folder_test {
 namespace {
 
 Json record(int step) {
@@ -117,4 +117,4 @@ TEST(RunFolder, refuses_a_path_that_is_a_file) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::run_folder_test

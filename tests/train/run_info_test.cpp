@@ -8,7 +8,7 @@
 #include "core/io/file.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::train {
+namespace hearth::train::run_info_test {
 namespace {
 
 const std::string first_commit(40, 'a');
@@ -86,4 +86,4 @@ TEST(RunInfo, says_what_ran_and_how_it_ended) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::run_info_test

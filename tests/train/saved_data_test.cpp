@@ -14,7 +14,7 @@
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_set.h"
 
-namespace hearth::train {
+namespace hearth::train::saved_data_test {
 namespace {
 
 using test::contains;
@@ -236,4 +236,4 @@ TEST_F(SavedData, SetsOfEarlierVersionsAreRead) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::saved_data_test

@@ -17,7 +17,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth {
+namespace hearth::signal_storm_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ TEST_F(SignalRuns, AFileThatGrowsTooLargeIsAnError) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::signal_storm_test

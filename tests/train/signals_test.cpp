@@ -9,7 +9,7 @@
 
 #include "core/cpu/signals.h"
 
-namespace hearth::train {
+namespace hearth::train::signals_test {
 namespace {
 
 void (*handler_of(int number))(int) {
@@ -141,4 +141,4 @@ TEST(SignalScopeDeathTest, a_second_signal_ends_the_process_at_once) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::signals_test

@@ -15,7 +15,7 @@
 #include "tests/support/run_program.h"
 #include "tests/train/estimated_memory.h"
 
-namespace hearth::train {
+namespace hearth::train::step_memory_test {
 namespace {
 
 using test::contains;
@@ -241,4 +241,4 @@ TEST(CudaOutOfMemoryRun, SaysWhatBatchWouldFitWhereTheDriverRefuses) {
 #endif
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::step_memory_test

@@ -14,7 +14,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 
-namespace hearth {
+namespace hearth::synced_batch_norm_test {
 namespace {
 
 constexpr std::int64_t channels = 5;
@@ -112,4 +112,4 @@ TEST(SyncedBatchNorm, NeedsTwoValuesOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::synced_batch_norm_test

@@ -9,7 +9,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace hearth::train {
+namespace hearth::train::tensorboard_test {
 namespace {
 
 // CRC-32C bit by bit, so that the library's tables are not their own witness.
@@ -152,4 +152,4 @@ TEST(TensorBoardWriter, refuses_a_folder_that_is_not_there) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::tensorboard_test

@@ -10,7 +10,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth::train {
+namespace hearth::train::text_generation_test {
 namespace {
 
 using test::contains;
@@ -198,4 +198,4 @@ TEST_F(TextGeneration, WhatDoesNotFitIsRefusedWithARemedy) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::text_generation_test

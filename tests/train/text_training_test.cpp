@@ -17,7 +17,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/cli/cli.h"
 
-namespace hearth {
+namespace hearth::text_training_test {
 namespace {
 
 struct FollowerOptions {};
@@ -275,4 +275,4 @@ TEST_F(TextTraining, BadDataEndsWithCodeThree) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::text_training_test

@@ -22,7 +22,7 @@
 #include "train/session.h"
 #include "train/step.h"
 
-namespace hearth {
+namespace hearth::weights_command_test {
 namespace {
 
 using test::contains;
@@ -466,4 +466,4 @@ TEST_F(WeightsCommand, ARunNamesWhatItDoesNotUseAsTheFileDoes) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::weights_command_test

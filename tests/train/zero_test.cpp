@@ -23,7 +23,7 @@
 #include "train/run/rank_memory.h"
 #include "train/trainer.h"
 
-namespace hearth::train {
+namespace hearth::train::zero_test {
 namespace {
 
 using test::contains;
@@ -383,4 +383,4 @@ TEST(ZeroConfig, OptimizersThatCannotAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::zero_test

@@ -170,7 +170,8 @@ std::string fish_arguments(const Values& values) {
 void print_fish(std::ostream& out) {
   out << "# fish completion for hearth, made by `hearth completion fish`\ncomplete -c hearth -f\n"
          "complete -c hearth -n __fish_use_subcommand -a help -d 'Lists commands and options.'\n"
-      << "complete -c hearth -n '__fish_seen_subcommand_from help' -f -a " << shell_quoted(joined(command_names())) << "\n";
+      << "complete -c hearth -n '__fish_seen_subcommand_from help' -f -a " << shell_quoted(joined(command_names()))
+      << "\n";
   for (const CommandSpec& command : commands()) {
     out << "complete -c hearth -n __fish_use_subcommand -a " << command.name << " -d " << shell_quoted(command.summary)
         << "\n";

@@ -26,7 +26,7 @@ std::vector<Json> described_cuda_devices() {
   for (int i = 0; i < device_count(DeviceType::cuda); ++i) {
     const cuda::DeviceInfo info = cuda::device_info({DeviceType::cuda, i});
     Json gpu = Json::object();
-    gpu.set("device", name_of({DeviceType::cuda, i}))
+    gpu.set("device", name_of(Device{DeviceType::cuda, i}))
         .set("name", info.name)
         .set("emulated", HEARTH_CUDA_EMULATED != 0)
         .set("compute_capability", info.capability)

@@ -48,10 +48,10 @@ std::vector<Span> spans_of(const Json& rank, const char* lane_name) {
 
 void write_lane(std::ostream& out, const std::vector<Span>& spans, double y, double scale) {
   for (const Span& span : spans)
-    out << "<rect class=\"s" << span_colour(span.what) << "\" x=\"" << rounded(margin_left + scale * span.begin, 6) << "\" y=\""
-        << y << "\" svg_width=\"" << rounded(std::max(0.5, scale * (span.end - span.begin)), 6) << "\" height=\""
-        << lane - 2 << "\"><title>" << html_escaped(span.what) << ", " << rounded(span.begin, 4) << " to "
-        << rounded(span.end, 4) << " ms" << span.more << "</title></rect>";
+    out << "<rect class=\"s" << span_colour(span.what) << "\" x=\"" << rounded(margin_left + scale * span.begin, 6)
+        << "\" y=\"" << y << "\" svg_width=\"" << rounded(std::max(0.5, scale * (span.end - span.begin)), 6)
+        << "\" height=\"" << lane - 2 << "\"><title>" << html_escaped(span.what) << ", " << rounded(span.begin, 4)
+        << " to " << rounded(span.end, 4) << " ms" << span.more << "</title></rect>";
 }
 
 void write_span_legend(std::ostream& out) {

@@ -6,7 +6,7 @@
 
 #include "tests/core/cpu/system_files.h"
 
-namespace hearth::cpu {
+namespace hearth::cpu::free_memory_test {
 namespace {
 
 constexpr std::int64_t on_machine = std::int64_t{1000000} << 10;
@@ -76,4 +76,4 @@ TEST(FreeMemory, PassesOverFilesThatSayNothing) {
 }
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::free_memory_test

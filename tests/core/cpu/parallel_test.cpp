@@ -21,7 +21,7 @@
 #include "core/tensor.h"
 #include "tests/core/cpu/system_files.h"
 
-namespace hearth::cpu {
+namespace hearth::cpu::parallel_test {
 namespace {
 
 struct System : test::SystemFiles {
@@ -223,4 +223,4 @@ TEST(ThreadPoolDeathTest, TakesItsSizeFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::parallel_test

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace hearth::cpu {
+namespace hearth::cpu::vector_math_test {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
@@ -126,4 +126,4 @@ TEST(VectorMath, NotANumberStaysSo) {
 }
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::vector_math_test

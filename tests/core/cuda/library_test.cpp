@@ -5,7 +5,7 @@
 
 #include "core/build.h"
 
-namespace hearth::cuda {
+namespace hearth::cuda::library_test {
 namespace {
 
 TEST(CudaLibrary, OnTheEmulatedGpuRunsOnlyWhatWasMadeForIt) {
@@ -25,4 +25,4 @@ TEST(CudaLibrary, WhatIsAbsentDoesNotRun) {
 }
 
 }  // namespace
-}  // namespace hearth::cuda
+}  // namespace hearth::cuda::library_test

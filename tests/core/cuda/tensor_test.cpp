@@ -10,7 +10,7 @@
 #include "core/io/state.h"
 #include "core/tensor.h"
 
-namespace hearth {
+namespace hearth::tensor_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -130,4 +130,4 @@ TEST_F(CudaTensor, RefusesAnAbsentDeviceByName) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::tensor_test

@@ -9,7 +9,7 @@
 
 #include "core/random.h"
 
-namespace hearth {
+namespace hearth::checksum_test {
 namespace {
 
 std::span<const std::byte> raw(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -108,4 +108,4 @@ TEST_P(Sha256Paths, GoesOnAfterADigest) {
 INSTANTIATE_TEST_SUITE_P(Paths, Sha256Paths, testing::Values(Sha256::Path::best, Sha256::Path::portable));
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::checksum_test

@@ -17,7 +17,7 @@
 #include "tests/support/full_disk.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::file_test {
 namespace {
 
 using test::contains;
@@ -308,4 +308,4 @@ TEST(File, NoMoreIsReadThanTheLimit) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::file_test

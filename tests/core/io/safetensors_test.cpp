@@ -16,7 +16,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::safetensors_test {
 namespace {
 
 using test::contains;
@@ -354,4 +354,4 @@ TEST_F(Safetensors, AHundredThousandTensorsAreRead) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::safetensors_test

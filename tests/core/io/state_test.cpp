@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth {
+namespace hearth::state_test {
 namespace {
 
 using test::contains;
@@ -180,4 +180,4 @@ TEST_F(StateTest, AHandleGivenAnotherTensorIsFollowedOrRefused) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::state_test

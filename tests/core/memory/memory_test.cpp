@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 
-namespace hearth {
+namespace hearth::memory_test {
 namespace {
 
 struct Built {
@@ -281,4 +281,4 @@ TEST(MemoryScope, TensorsComeFromTheResourceInForce) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::memory_test

@@ -12,7 +12,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::labelled_test {
 namespace {
 
 using test::contains;
@@ -181,4 +181,4 @@ TEST_F(Labelled, RanksGetAboutEquallyManyTokens) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::labelled_test

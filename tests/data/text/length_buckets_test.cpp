@@ -15,7 +15,7 @@
 #include "data/text/tokenize_file.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::length_buckets_test {
 namespace {
 
 /// Lengths of which n occurs with a probability like 1 / n (Zipf's law), up to `most`.
@@ -119,4 +119,4 @@ TEST(LengthBucketsTest, PlansMadeAheadChangeNothing) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::length_buckets_test

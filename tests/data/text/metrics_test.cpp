@@ -10,7 +10,7 @@
 #include "data/text/error_rate.h"
 #include "tests/support/places.h"
 
-namespace hearth::data {
+namespace hearth::data::metrics_test {
 namespace {
 
 std::vector<std::string> texts_of(const Json& list) {
@@ -80,4 +80,4 @@ TEST(ErrorRateTest, BitsAndPerplexity) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::metrics_test

@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::mixture_test {
 namespace {
 
 using test::contains;
@@ -190,4 +190,4 @@ TEST(RowsByWeight, AddUp) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::mixture_test

@@ -16,7 +16,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::packing_test {
 namespace {
 
 using test::contains;
@@ -280,4 +280,4 @@ TEST(PackedDocumentsTest, ValidationBeginsAtADocument) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::packing_test

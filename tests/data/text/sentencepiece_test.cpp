@@ -16,7 +16,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::sentencepiece_test {
 namespace {
 
 using test::contains;
@@ -119,4 +119,4 @@ TEST(SentencePieceAbsent, IsNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::sentencepiece_test

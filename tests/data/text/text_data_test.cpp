@@ -17,7 +17,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::text_data_test {
 namespace {
 
 using test::contains;
@@ -420,4 +420,4 @@ TEST(TextDataTest, BadInputIsNamed) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::text_data_test

@@ -22,7 +22,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::tokenize_file_test {
 namespace {
 
 using test::contains;
@@ -179,4 +179,4 @@ TEST(TokenizeFileTest, ALargeTextNeedsLittleMemory) {
 #endif
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::tokenize_file_test

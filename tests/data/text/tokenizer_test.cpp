@@ -19,7 +19,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::tokenizer_test {
 namespace {
 
 using test::contains;
@@ -341,4 +341,4 @@ TEST(UnicodeTest, Kinds) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::tokenizer_test

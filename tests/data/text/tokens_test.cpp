@@ -15,7 +15,7 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
-namespace hearth::data {
+namespace hearth::data::tokens_test {
 namespace {
 
 using test::contains;
@@ -117,4 +117,4 @@ TEST(CorpusTest, ZeroBytesAreNoText) {
 }
 
 }  // namespace
-}  // namespace hearth::data
+}  // namespace hearth::data::tokens_test

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "dist/process_group.h"
 
-namespace hearth::dist {
+namespace hearth::dist::nccl_test {
 namespace {
 
 class CudaNcclOfOneRank : public testing::TestWithParam<bool> {
@@ -81,4 +81,4 @@ TEST_P(CudaNcclOfOneRank, IsReplayed) {
 }
 
 }  // namespace
-}  // namespace hearth::dist
+}  // namespace hearth::dist::nccl_test

@@ -11,7 +11,7 @@
 #include "ops/repeatable.h"
 #include "tests/models/cuda/step_cost.h"
 
-namespace hearth::models {
+namespace hearth::models::contracts_test {
 namespace {
 
 StepCost cost_of(std::vector<std::int64_t> blocks, bool bottleneck) {
@@ -87,4 +87,4 @@ INSTANTIATE_TEST_SUITE_P(Blocks, CudaContracts,
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
-}  // namespace hearth::models
+}  // namespace hearth::models::contracts_test

@@ -11,7 +11,7 @@
 #include "models/transformer/gpt.h"
 #include "models/transformer/transformer.h"
 
-namespace hearth::models {
+namespace hearth::models::decoder_contracts_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -58,4 +58,4 @@ TEST(CudaDecoderContracts, AnIdOfAText) {
 }
 
 }  // namespace
-}  // namespace hearth::models
+}  // namespace hearth::models::decoder_contracts_test

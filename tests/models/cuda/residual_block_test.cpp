@@ -14,7 +14,7 @@
 #include "ops/ops.h"
 #include "tests/models/cuda/step_cost.h"
 
-namespace hearth::models {
+namespace hearth::models::residual_block_test {
 namespace {
 
 class CountOps : public OpObserver {
@@ -151,4 +151,4 @@ TEST_F(CudaResidualBlock, TheStemIsOneOpWhereNobodyLooksInside) {
 }
 
 }  // namespace
-}  // namespace hearth::models
+}  // namespace hearth::models::residual_block_test

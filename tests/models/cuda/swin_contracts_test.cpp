@@ -8,7 +8,7 @@
 #include "ops/ops.h"
 #include "tests/models/cuda/step_cost.h"
 
-namespace hearth::models {
+namespace hearth::models::swin_contracts_test {
 namespace {
 
 // Of a model of one stage, unless `options` say of how many blocks.
@@ -76,4 +76,4 @@ TEST_F(CudaSwinContracts, ABlockKeeps16TensorsOfItsTokens) {
 }
 
 }  // namespace
-}  // namespace hearth::models
+}  // namespace hearth::models::swin_contracts_test

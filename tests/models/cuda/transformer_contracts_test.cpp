@@ -10,7 +10,7 @@
 #include "ops/ops.h"
 #include "tests/models/cuda/step_cost.h"
 
-namespace hearth::models {
+namespace hearth::models::transformer_contracts_test {
 namespace {
 
 struct Cost {
@@ -95,4 +95,4 @@ TEST_F(CudaTransformerContracts, ALayerOfABert) {
 }
 
 }  // namespace
-}  // namespace hearth::models
+}  // namespace hearth::models::transformer_contracts_test

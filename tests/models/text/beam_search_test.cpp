@@ -16,7 +16,7 @@
 #include "ops/ops.h"
 #include "tests/models/text/table_decoder.h"
 
-namespace hearth {
+namespace hearth::beam_search_test {
 namespace {
 
 using models::BeamOptions;
@@ -238,4 +238,4 @@ TEST(BeamSearch, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::beam_search_test

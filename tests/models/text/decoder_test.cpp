@@ -16,7 +16,7 @@
 #include "models/transformer/transformer.h"
 #include "ops/ops.h"
 
-namespace hearth {
+namespace hearth::decoder_test {
 namespace {
 
 using Ids = std::vector<std::int64_t>;
@@ -259,4 +259,4 @@ TEST(DecoderRefuses, WhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::decoder_test

@@ -14,7 +14,7 @@
 #include "models/transformer/gpt.h"
 #include "tests/models/text/table_decoder.h"
 
-namespace hearth {
+namespace hearth::generate_test {
 namespace {
 
 using models::GenerateOptions;
@@ -192,4 +192,4 @@ TEST(Generate, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::generate_test

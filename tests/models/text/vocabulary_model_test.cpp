@@ -10,7 +10,7 @@
 #include "models/transformer/transformer.h"
 #include "ops/ops.h"
 
-namespace hearth::models {
+namespace hearth::models::vocabulary_model_test {
 namespace {
 
 const Tensor ids = Tensor::of<std::int32_t>({2, 3}, {1, 5, 2, 7, 3, 4});
@@ -86,4 +86,4 @@ TEST(VocabularyModel, FeaturesAreOneCallOfTheModel) {
 }
 
 }  // namespace
-}  // namespace hearth::models
+}  // namespace hearth::models::vocabulary_model_test

@@ -22,7 +22,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/kept_threads.h"
 
-namespace hearth::test {
+namespace hearth::test::conv2d_cpu_test {
 namespace {
 
 using namespace conv;
@@ -431,4 +431,4 @@ TEST_F(Conv2dCpu, APinSaysWhatIsUnsupported) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv2d_cpu_test

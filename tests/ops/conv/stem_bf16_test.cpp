@@ -8,7 +8,7 @@
 #include "ops/matmul/amx.h"
 #include "tests/ops/conv/plain_convolution.h"
 
-namespace hearth::test {
+namespace hearth::test::stem_bf16_test {
 namespace {
 
 using namespace conv;
@@ -100,4 +100,4 @@ TEST(StemBf16, TakesFewChannels) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::stem_bf16_test

@@ -12,7 +12,7 @@
 #include "tests/ops/conv/plain_convolution.h"
 #include "tests/support/kept_threads.h"
 
-namespace hearth::test {
+namespace hearth::test::winograd_test {
 namespace {
 
 using namespace conv;
@@ -225,4 +225,4 @@ TEST_F(Winograd, TakesWhatFillsItsTiles) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::winograd_test

@@ -12,7 +12,7 @@
 #include "ops/norm/add_layer_norm.h"
 #include "ops/pointwise/operators.h"
 
-namespace hearth {
+namespace hearth::add_layer_norm_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -76,4 +76,4 @@ TEST_F(CudaAddLayerNorm, ARecordedStepDrawsByItsNumber) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::add_layer_norm_launches_test

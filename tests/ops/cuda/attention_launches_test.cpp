@@ -18,7 +18,7 @@
 #include "ops/shape/view.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::attention_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda};
@@ -181,4 +181,4 @@ TEST_F(CudaAttention, RecordedDropoutFollowsTheStep) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::attention_launches_test

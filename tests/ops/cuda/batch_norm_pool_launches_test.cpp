@@ -11,7 +11,7 @@
 #include "ops/norm/batch_norm_pool.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::batch_norm_pool_launches_test {
 namespace {
 
 TEST(CudaBatchNormPoolLaunches, SparesThePassesOfTheNorm) {
@@ -43,4 +43,4 @@ TEST(CudaBatchNormPoolLaunches, SparesThePassesOfTheNorm) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::batch_norm_pool_launches_test

@@ -15,7 +15,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::conv_gradient_sums_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -73,4 +73,4 @@ TEST_F(CudaConvGradientSums, CostNoLaunch) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv_gradient_sums_test

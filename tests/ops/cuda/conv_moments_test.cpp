@@ -11,7 +11,7 @@
 #include "ops/conv/conv_norm.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::conv_moments_test {
 namespace {
 
 class CudaConvMoments : public testing::Test {
@@ -117,4 +117,4 @@ TEST_F(CudaConvMoments, OfAnotherTensorAreRefused) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::conv_moments_test

@@ -28,7 +28,7 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-namespace hearth {
+namespace hearth::cudnn_matrix_test {
 namespace {
 
 using cuda::dnn::Probe;
@@ -348,6 +348,6 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaDnnMatrix,
                          [](const auto& of) { return join_text(of.param.device, '_', of.param.dtype); });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::cudnn_matrix_test
 
 #endif

@@ -14,7 +14,7 @@
 #include "ops/conv/conv2d_cudnn.h"
 #include "tests/support/op_test.h"
 
-namespace hearth {
+namespace hearth::cudnn_repeats_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -83,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(Passes, CudaDnnRepeats,
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::cudnn_repeats_test

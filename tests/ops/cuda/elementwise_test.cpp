@@ -17,7 +17,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/concat.h"
 
-namespace hearth {
+namespace hearth::elementwise_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -201,4 +201,4 @@ TEST_F(CudaElementwise, OneLaunchEach) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::elementwise_test

@@ -8,7 +8,7 @@
 #include "ops/interpolate/interpolate.h"
 #include "ops/norm/group_norm.h"
 
-namespace hearth {
+namespace hearth::image_ops_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -47,4 +47,4 @@ TEST(CudaImageOps, GroupNormIsOneLaunchAndThreeForTheGradient) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::image_ops_launches_test

@@ -8,7 +8,7 @@
 #include "core/cuda/counters.h"
 #include "ops/loss/linear_cross_entropy.h"
 
-namespace hearth {
+namespace hearth::linear_cross_entropy_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -58,4 +58,4 @@ TEST_F(CudaLinearCrossEntropy, CostsFourCallsAChunkAndNoCopies) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::linear_cross_entropy_launches_test

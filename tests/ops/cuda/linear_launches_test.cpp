@@ -10,7 +10,7 @@
 #include "ops/linear/linear.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::linear_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda};
@@ -69,4 +69,4 @@ TEST_F(CudaLinearLaunches, LaterContributionsAreAddedByTheProduct) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::linear_launches_test

@@ -7,7 +7,7 @@
 #include "core/cuda/counters.h"
 #include "ops/norm/merge_layer_norm.h"
 
-namespace hearth {
+namespace hearth::merge_layer_norm_launches_test {
 namespace {
 
 TEST(CudaMergeLayerNorm, IsOneLaunchAndTwoForTheGradient) {
@@ -32,4 +32,4 @@ TEST(CudaMergeLayerNorm, IsOneLaunchAndTwoForTheGradient) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::merge_layer_norm_launches_test

@@ -30,7 +30,7 @@
 #include "ops/shape/concat.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::test {
+namespace hearth::test::mixed_devices_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -208,4 +208,4 @@ TEST_F(CudaMixedParts, AreRefusedByTheOptimizersBuffers) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::mixed_devices_test

@@ -9,7 +9,7 @@
 #include "core/cuda/counters.h"
 #include "core/error.h"
 
-namespace hearth {
+namespace hearth::one_hot_test {
 namespace {
 
 TEST(OneHot, DoesNotWaitForADevice) {
@@ -26,4 +26,4 @@ TEST(OneHot, DoesNotWaitForADevice) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::one_hot_test

@@ -9,7 +9,7 @@
 #include "ops/conv/residual_block.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::residual_block_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda};
@@ -82,4 +82,4 @@ TEST_F(CudaResidualBlockLaunches, ABottleneck) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::residual_block_launches_test

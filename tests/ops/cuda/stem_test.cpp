@@ -16,7 +16,7 @@
 #include "ops/image/padded_images.h"
 #include "tests/ops/cuda/rounded_once.h"
 
-namespace hearth {
+namespace hearth::stem_test {
 namespace {
 
 using test::expect_rounded;
@@ -163,4 +163,4 @@ TEST_F(CudaStem, NamesWhatItDoesNotTake) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::stem_test

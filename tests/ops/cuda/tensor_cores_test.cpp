@@ -20,7 +20,7 @@
 #include "ops/matmul/product.h"
 #include "tests/ops/cuda/rounded_once.h"
 
-namespace hearth {
+namespace hearth::tensor_cores_test {
 namespace {
 
 using test::expect_rounded;
@@ -231,4 +231,4 @@ TEST_F(CudaTensorCores, ASliceOfChannelsIsNoPaddedImage) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::tensor_cores_test

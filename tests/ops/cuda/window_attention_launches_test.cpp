@@ -19,7 +19,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::window_attention_launches_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda};
@@ -171,4 +171,4 @@ TEST_F(CudaWindowAttention, RecordedDropoutFollowsTheStep) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::window_attention_launches_test

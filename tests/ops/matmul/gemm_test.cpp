@@ -12,7 +12,7 @@
 #include "core/random.h"
 #include "tests/support/kept_threads.h"
 
-namespace hearth::cpu {
+namespace hearth::cpu::gemm_test {
 namespace {
 
 template <class T>
@@ -138,4 +138,4 @@ TYPED_TEST(OwnGemm, RefusesShortRows) {
 }
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::gemm_test

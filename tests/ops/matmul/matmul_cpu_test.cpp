@@ -26,7 +26,7 @@
 #include "ops/matmul/product.h"
 #include "ops/onednn/onednn.h"
 
-namespace hearth::cpu {
+namespace hearth::cpu::matmul_cpu_test {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -413,4 +413,4 @@ TEST(DnnMatmul, SaysWhyItIsUnsupported) {
 }
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::matmul_cpu_test

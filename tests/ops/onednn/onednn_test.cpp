@@ -5,7 +5,7 @@
 
 #include "ops/onednn/library.h"
 
-namespace hearth::cpu {
+namespace hearth::cpu::onednn_test {
 namespace {
 
 TEST(DnnFacade, NamesTheLibrary) {
@@ -44,4 +44,4 @@ TEST(DnnRegistry, DropsThePlanUsedLeastRecently) {
 #endif
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::onednn_test

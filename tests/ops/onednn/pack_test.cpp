@@ -14,7 +14,7 @@
 #include "core/random.h"
 #include "ops/onednn/library.h"
 
-namespace hearth::cpu::dnn {
+namespace hearth::cpu::dnn::pack_test {
 namespace {
 
 using Unit = FilterBlocks::Unit;
@@ -176,4 +176,4 @@ TEST(DnnPack, LeavesOtherLayoutsToTheLibrary) {
 #endif
 
 }  // namespace
-}  // namespace hearth::cpu::dnn
+}  // namespace hearth::cpu::dnn::pack_test

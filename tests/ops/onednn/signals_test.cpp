@@ -19,7 +19,7 @@
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
 
-namespace hearth::cpu {
+namespace hearth::cpu::signals_test {
 namespace {
 
 bool blocked(int signal) {
@@ -194,4 +194,4 @@ TEST_P(SignalStorm, FindsNoThreadInAKernel) {
 INSTANTIATE_TEST_SUITE_P(Threads, SignalStorm, testing::Values(1, 2));
 
 }  // namespace
-}  // namespace hearth::cpu
+}  // namespace hearth::cpu::signals_test

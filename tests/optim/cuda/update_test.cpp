@@ -22,7 +22,7 @@
 #include "optim/grad_scaler.h"
 #include "optim/registry.h"
 
-namespace hearth {
+namespace hearth::update_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -277,4 +277,4 @@ TEST_F(EmaOnDevice, AgreesWithTheCpu) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::update_test

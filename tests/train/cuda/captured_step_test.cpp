@@ -11,7 +11,7 @@
 #include "train/run/checkpoint.h"
 #include "train/visit_batches.h"
 
-namespace hearth::train {
+namespace hearth::train::captured_step_test {
 namespace {
 
 const std::string convolutional = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 8})";
@@ -257,4 +257,4 @@ TEST_F(CudaTraining, ADivergedLossIsReportedWhenItIsRead) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::captured_step_test

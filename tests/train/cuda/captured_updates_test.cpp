@@ -8,7 +8,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/train/precision_session.h"
 
-namespace hearth::train {
+namespace hearth::train::captured_updates_test {
 namespace {
 
 class CudaCapturedUpdates : public testing::Test {
@@ -111,4 +111,4 @@ TEST_F(CudaCapturedUpdates, AnAverageOfTheWeightsIsNoNodeOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::captured_updates_test

@@ -17,7 +17,7 @@
 #include "tests/core/cuda/emulated_gpu/runtime_fixture.h"
 #endif
 
-namespace hearth {
+namespace hearth::feed_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -151,4 +151,4 @@ TEST_F(CudaFeedOrder, TheNextCopyGoesAheadOfTheStepAndNeverIntoIt) {
 #endif
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::feed_test

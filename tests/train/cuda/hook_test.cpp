@@ -7,7 +7,7 @@
 #include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
 
-namespace hearth::train {
+namespace hearth::train::hook_test {
 namespace {
 
 using test::HookRun;
@@ -66,4 +66,4 @@ TEST_F(CudaHooks, EvaluationsLowerTheRateOfReplayedStepsAndEndThem) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::hook_test

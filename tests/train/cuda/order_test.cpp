@@ -17,7 +17,7 @@
 #include "tests/support/stream_policies.h"
 #include "train/cuda/feed.h"
 
-namespace hearth {
+namespace hearth::order_test {
 namespace {
 
 using test::under_every_stream_policy;
@@ -207,4 +207,4 @@ TEST_F(CudaOrder, APoolMayGoWhileItsMemoryIsInUse) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::order_test

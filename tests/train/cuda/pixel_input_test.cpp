@@ -13,7 +13,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/step.h"
 
-namespace hearth::train {
+namespace hearth::train::pixel_input_test {
 namespace {
 
 data::ImageDatasetPointer noise(std::int64_t count, data::ImageShape shape) {
@@ -155,4 +155,4 @@ TEST_F(CudaPixelInput, EvaluatesTheSameEitherWay) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::pixel_input_test

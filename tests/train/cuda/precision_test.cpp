@@ -9,7 +9,7 @@
 #include "tests/support/error_message.h"
 #include "tests/train/precision_session.h"
 
-namespace hearth::train {
+namespace hearth::train::precision_test {
 namespace {
 
 using test::PrecisionRun;
@@ -149,4 +149,4 @@ TEST_F(CudaPrecision, FollowsTheCpuWithinRounding) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::precision_test

@@ -13,7 +13,7 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
-namespace hearth::train {
+namespace hearth::train::refusals_test {
 namespace {
 
 using test::contains;
@@ -109,4 +109,4 @@ TEST_F(CudaRefusals, ALibraryThatAPinAsksFor) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::refusals_test

@@ -5,7 +5,7 @@
 
 #include "tests/train/estimated_memory.h"
 
-namespace hearth::train {
+namespace hearth::train::step_memory_test {
 namespace {
 
 using test::MemoryRun;
@@ -36,4 +36,4 @@ TEST_F(CudaStepMemory, EstimatesResNet50AtTwoBatches) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::step_memory_test

@@ -12,7 +12,7 @@
 #include "train/captured_step.h"
 #include "train/session.h"
 
-namespace hearth::train {
+namespace hearth::train::text_precision_test {
 namespace {
 
 constexpr const char* gpt = R"({"type": "gpt", "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})";
@@ -151,4 +151,4 @@ TEST_F(CudaTextPrecision, ATranslatorTrainsInEveryPrecision) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::text_precision_test

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 
-namespace hearth::train {
+namespace hearth::train::metrics_test {
 namespace {
 
 Tensor classes(const std::vector<std::int64_t>& values) {
@@ -52,4 +52,4 @@ TEST(ConfusionMatrix, RefusesWhatIsNoClass) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::metrics_test

@@ -15,7 +15,7 @@
 #include "train/session.h"
 #include "train/step.h"
 
-namespace hearth::train {
+namespace hearth::train::sample_tasks_test {
 namespace {
 
 /// Points of the plane: what `Target` makes of them.
@@ -337,4 +337,4 @@ TEST(ContrastiveTask, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::sample_tasks_test

@@ -6,7 +6,7 @@
 #include "train/task/contrastive.h"
 #include "train/task/metrics.h"
 
-namespace hearth::train {
+namespace hearth::train::target_metrics_test {
 namespace {
 
 TEST(RegressionErrors, OfHandComputedValues) {
@@ -100,4 +100,4 @@ TEST(RecallAt1, CountsPartnersThatAreNearest) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::target_metrics_test

@@ -14,7 +14,7 @@
 #include "train/step.h"
 #include "train/task/report_sections.h"
 
-namespace hearth::train {
+namespace hearth::train::task_report_test {
 namespace {
 
 using test::contains;
@@ -172,4 +172,4 @@ TEST(TaskReport, OfALanguageModelHasSamples) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::task_report_test

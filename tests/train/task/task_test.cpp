@@ -13,7 +13,7 @@
 #include "train/session.h"
 #include "train/step.h"
 
-namespace hearth::train {
+namespace hearth::train::task_test {
 namespace {
 
 std::unique_ptr<Session> session_of(const std::string& model, const std::string& data, const std::string& task,
@@ -206,4 +206,4 @@ TEST(Task, MustBeNamedWhereTheDataTellsNone) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::task_test

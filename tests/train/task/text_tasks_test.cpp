@@ -9,7 +9,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
 
-namespace hearth::train {
+namespace hearth::train::text_tasks_test {
 namespace {
 
 using test::contains;
@@ -128,4 +128,4 @@ TEST_F(TextTasks, AModelOfAProgramsOwnTakesBoth) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth::train::text_tasks_test

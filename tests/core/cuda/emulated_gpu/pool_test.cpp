@@ -11,7 +11,7 @@
 #include "core/tensor.h"
 #include "tests/emulated_gpu/runtime.h"
 
-namespace hearth {
+namespace hearth::pool_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -83,4 +83,4 @@ TEST_F(CudaPoolPressure, NothingIsGivenBackWhileAStepIsRecorded) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::pool_test

@@ -5,7 +5,7 @@
 #include "tests/core/cuda/emulated_gpu/runtime_fixture.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::cuda::emulate::test {
+namespace hearth::cuda::emulate::test::runtime_capture_test {
 namespace {
 
 using hearth::test::contains;
@@ -275,4 +275,4 @@ TEST_F(RuntimeCapture, AReplayThatUsesFreedMemoryFails) {
 }
 
 }  // namespace
-}  // namespace hearth::cuda::emulate::test
+}  // namespace hearth::cuda::emulate::test::runtime_capture_test

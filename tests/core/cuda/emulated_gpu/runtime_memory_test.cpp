@@ -10,7 +10,7 @@
 #include "tests/core/cuda/emulated_gpu/runtime_fixture.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::cuda::emulate::test {
+namespace hearth::cuda::emulate::test::runtime_memory_test {
 namespace {
 
 using hearth::test::contains;
@@ -477,4 +477,4 @@ TEST_F(RuntimeDevices, TheEnvironmentIsChecked) {
 }
 
 }  // namespace
-}  // namespace hearth::cuda::emulate::test
+}  // namespace hearth::cuda::emulate::test::runtime_memory_test

@@ -3,7 +3,7 @@
 // under every policy, the faulty one is found by the lazy policy or by one of a few seeds.
 #include "tests/core/cuda/emulated_gpu/runtime_fixture.h"
 
-namespace hearth::cuda::emulate::test {
+namespace hearth::cuda::emulate::test::runtime_order_test {
 namespace {
 
 enum class Form { correct, faulty };
@@ -323,4 +323,4 @@ TEST_F(RuntimeTest, ElapsedTimeIsBetweenTheMarks) {
 }
 
 }  // namespace
-}  // namespace hearth::cuda::emulate::test
+}  // namespace hearth::cuda::emulate::test::runtime_order_test

@@ -20,7 +20,7 @@
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/support/op_test.h"
 
-namespace hearth::test {
+namespace hearth::test::wide_index_test {
 namespace {
 
 constexpr Device gpu{DeviceType::cuda, 0};
@@ -173,4 +173,4 @@ TEST_F(CudaWideIndex, Attention) {
 }
 
 }  // namespace
-}  // namespace hearth::test
+}  // namespace hearth::test::wide_index_test
