@@ -50,8 +50,7 @@ target_compile_options(hearth_settings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # clang may leave an `omp simd` loop as it is, and takes what std::stable_sort of libstdc++ 12 calls for a call of ours.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed;-Wno-deprecated-declarations>
-  # -O3 doubles the time to compile kernels and gains nothing (see docs/decisions). What computes little itself is
-  # compiled faster still by -O1.
+  # -O3 doubles the time to compile kernels (docs/decisions/0032). What computes little itself has a level of its own.
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:$<IF:$<BOOL:$<TARGET_PROPERTY:HEARTH_LEVEL>>,$<TARGET_PROPERTY:HEARTH_LEVEL>,-O2>>
   # Vector code needs both: errno and floating-point traps are never looked at.
   $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math>

@@ -56,13 +56,18 @@ void write_block(const Strip<T>& strip, T* y, std::int64_t n) {
   if constexpr (!computed_in<T>) cast_down(strip.values, y, n);
 }
 
-/// f(first element, count) for the blocks of [begin, end): all of it where T is computed in.
+/// f(first element, count) for the blocks of [begin, end).
+template <class F>
+void each_block(std::int64_t begin, std::int64_t end, const F& f) {
+  for (std::int64_t at = begin; at < end; at += block_size) f(at, std::min(block_size, end - at));
+}
+/// The same, of all elements at once where T is computed in.
 template <class T, class F>
 void each_block(std::int64_t begin, std::int64_t end, const F& f) {
   if constexpr (computed_in<T>)
     f(begin, end - begin);
   else
-    for (std::int64_t at = begin; at < end; at += block_size) f(at, std::min(block_size, end - at));
+    each_block(begin, end, f);
 }
 
 }  // namespace hearth::cpu

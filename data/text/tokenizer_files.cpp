@@ -198,10 +198,10 @@ WordPieceOptions options_beside(const std::string& path, std::optional<bool> low
   if (find_source(beside)) {
     const Json document = read_document(beside);
     HEARTH_CHECK(DataError, document.is_object(), beside, ": ", document.describe(), "; an object was expected");
-    const Section whole{&document, beside};
-    options.lower_case = whole["do_lower_case"].flag(options.lower_case);
-    options.handle_chinese_chars = whole["tokenize_chinese_chars"].flag(options.handle_chinese_chars);
-    if (const Section accents = whole["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
+    const Section root{&document, beside};
+    options.lower_case = root["do_lower_case"].flag(options.lower_case);
+    options.handle_chinese_chars = root["tokenize_chinese_chars"].flag(options.handle_chinese_chars);
+    if (const Section accents = root["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
   }
   options.lower_case = lower_case.value_or(options.lower_case);
   return options;
@@ -230,15 +230,15 @@ TokenizerPointer read_vocab_json(const std::string& path) {
 
 TokenizerPointer parse_tokenizer(const Json& document, const std::string& name) {
   HEARTH_CHECK(DataError, document.is_object(), name, ": not a tokenizer.json");
-  const Section whole{&document, name};
-  const Section type = whole["model"]["type"];
+  const Section root{&document, name};
+  const Section type = root["model"]["type"];
   // Files written before the type was named.
-  const std::string model = !type.absent() ? type.text() : !whole["model"]["merges"].absent() ? "BPE" : "";
-  if (model == "BPE") return parse_bpe(whole);
-  if (model == "WordPiece") return parse_wordpiece(whole);
-  if (model == "WordLevel") return parse_word_level(whole);
+  const std::string model = !type.absent() ? type.text() : !root["model"]["merges"].absent() ? "BPE" : "";
+  if (model == "BPE") return parse_bpe(root);
+  if (model == "WordPiece") return parse_wordpiece(root);
+  if (model == "WordLevel") return parse_word_level(root);
   if (model == "SentencePiece") {
-    const Section bytes = whole["model"]["bytes"];
+    const Section bytes = root["model"]["bytes"];
     return sentencepiece_tokenizer(bytes_of_digits(bytes.text(), bytes.where), name);
   }
   throw DataError(join_text(type.where, ": the model '", model,

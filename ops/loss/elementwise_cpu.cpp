@@ -49,12 +49,6 @@ class LossBlocks {
   alignas(64) A weights_[cpu::block_size];
 };
 
-/// f(first element, count) for the blocks of [begin, end).
-template <class F>
-void each_block(std::int64_t begin, std::int64_t end, const F& f) {
-  for (std::int64_t at = begin; at < end; at += cpu::block_size) f(at, std::min(cpu::block_size, end - at));
-}
-
 }  // namespace
 
 void element_losses(cpu::Stream&, ElementLoss loss, const ElementLossInputs& in, const Tensor& losses) {
@@ -65,7 +59,7 @@ void element_losses(cpu::Stream&, ElementLoss loss, const ElementLossInputs& in,
     const LossBlock<A> values = loss_block<A>(loss);
     cpu::parallel_for(in.x.size(), loss_grain, [&](std::int64_t begin, std::int64_t end) {
       LossBlocks<T> blocks(data);
-      each_block(begin, end, [&](std::int64_t at, std::int64_t n) {
+      cpu::each_block(begin, end, [&](std::int64_t at, std::int64_t n) {
         blocks.read(at, n);
         blocks.compute(values, to + at, n);
         scale_slopes(to + at, blocks.target, blocks.weight(), static_cast<const A*>(nullptr), A(1), data.ignored, n);
@@ -88,7 +82,7 @@ void element_loss_total(cpu::Stream&, ElementLoss loss, const ElementLossInputs&
       LossBlocks<T> blocks(data);
       LossSum sum;
       alignas(64) A losses[cpu::block_size];
-      each_block(i * loss_grain, std::min((i + 1) * loss_grain, n), [&](std::int64_t at, std::int64_t count) {
+      cpu::each_block(i * loss_grain, std::min((i + 1) * loss_grain, n), [&](std::int64_t at, std::int64_t count) {
         blocks.read(at, count);
         blocks.compute(values, losses, count);
         add_losses(sum, static_cast<const A*>(losses), blocks.target, blocks.weight(), data.ignored, count);
@@ -111,17 +105,17 @@ void element_loss_grad(cpu::Stream&, ElementLoss loss, const ElementLossInputs& 
     const ElementLossData<T, A> data(in);
     const A* const arriving = dy.data<A>();
     const double scaled = factor * (scale.defined() ? *scale.data<double>() : 1.0);
-    const auto whole = static_cast<A>(each ? scaled : scaled * static_cast<double>(*arriving));
+    const auto scaled_dy = static_cast<A>(each ? scaled : scaled * static_cast<double>(*arriving));
     T* const out = dx.data<T>();
     const LossBlock<A> slopes = loss_slope_block<A>(loss);
     cpu::parallel_for(in.x.size(), loss_grain, [&](std::int64_t begin, std::int64_t end) {
       LossBlocks<T> blocks(data);
       cpu::Strip<T> strip;
-      each_block(begin, end, [&](std::int64_t at, std::int64_t n) {
+      cpu::each_block(begin, end, [&](std::int64_t at, std::int64_t n) {
         A* const to = cpu::block_of(out + at, strip);
         blocks.read(at, n);
         blocks.compute(slopes, to, n);
-        scale_slopes(to, blocks.target, blocks.weight(), each ? arriving + at : nullptr, whole, data.ignored, n);
+        scale_slopes(to, blocks.target, blocks.weight(), each ? arriving + at : nullptr, scaled_dy, data.ignored, n);
         cpu::write_block(strip, out + at, n);
       });
     });

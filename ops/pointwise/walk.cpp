@@ -11,8 +11,9 @@ Walk walk_over(const Shape& shape, const std::array<Tensor, Walk::operands>& ope
     std::array<std::int64_t, Walk::operands> strides{};
     for (std::size_t k = 0; k < operands.size(); ++k) {
       if (!operands[k].defined()) continue;
-      const int own = axis - (shape.rank() - operands[k].rank());
-      if (own >= 0 && operands[k].shape()[own] != 1) strides[k] = operands[k].strides()[static_cast<std::size_t>(own)];
+      const int operand_axis = axis - (shape.rank() - operands[k].rank());
+      if (operand_axis >= 0 && operands[k].shape()[operand_axis] != 1)
+        strides[k] = operands[k].strides()[static_cast<std::size_t>(operand_axis)];
     }
     bool merges = walk.rank > 0;
     for (std::size_t k = 0; merges && k < strides.size(); ++k)
