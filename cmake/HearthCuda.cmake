@@ -7,6 +7,14 @@ set(HEARTH_CUDA_EMULATED 0)
 # What sources of the CUDA backend compile and link with; empty without it.
 add_library(hearth_cuda INTERFACE)
 
+# The toolkit's headers, by the same path for nvcc and for the emulated GPU: host sources come from the compiler cache.
+function(hearth_cuda_include)
+  find_path(HEARTH_CUDA_INCLUDE cuda_runtime_api.h PATHS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include /usr/include
+    ENV CUDA_HOME PATH_SUFFIXES include REQUIRED)
+  get_filename_component(folder ${HEARTH_CUDA_INCLUDE} REALPATH)
+  target_include_directories(hearth_cuda SYSTEM INTERFACE ${folder})
+endfunction()
+
 # In words, for messages.
 set(HEARTH_CUDA_ARCHITECTURES "")
 
@@ -15,9 +23,7 @@ elseif(HEARTH_CUDA STREQUAL "EMULATE")
   set(HEARTH_HAS_CUDA 1)
   set(HEARTH_CUDA_EMULATED 1)
   set(HEARTH_CUDA_ARCHITECTURES sm_90)
-  find_path(HEARTH_CUDA_INCLUDE cuda_runtime_api.h PATHS /usr/local/cuda/include /usr/include ENV CUDA_HOME
-    PATH_SUFFIXES include REQUIRED)
-  target_include_directories(hearth_cuda SYSTEM INTERFACE ${HEARTH_CUDA_INCLUDE})
+  hearth_cuda_include()
   if(HEARTH_EMULATE_CHECK)
     if(HEARTH_SANITIZE)
       message(FATAL_ERROR "HEARTH_EMULATE_CHECK and HEARTH_SANITIZE exclude each other")
@@ -46,7 +52,8 @@ elseif(HEARTH_CUDA STREQUAL "ON")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   find_package(CUDAToolkit REQUIRED)
   # The runtime is linked statically: it finds the driver when the program runs, so the program also starts without one.
-  target_link_libraries(hearth_cuda INTERFACE CUDA::cudart_static)
+  hearth_cuda_include()
+  target_link_libraries(hearth_cuda INTERFACE $<LINK_ONLY:CUDA::cudart_static>)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   if(HEARTH_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${HEARTH_CCACHE})

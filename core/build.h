@@ -12,12 +12,10 @@
 #define HEARTH_HAS_PNG 0
 #define HEARTH_HAS_ZLIB 0
 #define HEARTH_HAS_CUDA 0
-#define HEARTH_CUDA_EMULATED 0
 
 namespace hearth::build {
 inline constexpr const char* version = "";
 inline constexpr const char* compiler = "";
 inline constexpr const char* type = "";
-inline constexpr const char* cuda_architectures = "";
 }  // namespace hearth::build
 #endif

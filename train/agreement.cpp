@@ -3,6 +3,7 @@
 
 #include "core/build.h"
 #include "core/cpu/isa.h"
+#include "core/cuda/emulation.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "dist/agreement.h"
@@ -46,7 +47,7 @@ void require_same_run(Collective& group, const RunConfig& config, const Json& re
   dist::require_same(group, "configuration", named_values(resolved));
   dist::NamedValues program{
       {"build", join_text(build::version, ", ", build::type, " by ", build::compiler,
-                          HEARTH_HAS_DNNL ? ", oneDNN" : ", no oneDNN", HEARTH_CUDA_EMULATED ? ", emulated GPU" : "")},
+                          HEARTH_HAS_DNNL ? ", oneDNN" : ", no oneDNN", cuda::is_emulated() ? ", emulated GPU" : "")},
       {"device", device.is_cuda() ? "cuda" : "cpu"}};
   if (config.train.deterministic) program.emplace_back("instruction set", name_of(cpu::isa()));
   dist::require_same(group, "program", program,

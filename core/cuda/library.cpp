@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/build.h"
+#include "core/cuda/emulation.h"
 #include "core/error.h"
 
 namespace hearth::cuda {
@@ -89,13 +89,11 @@ LibraryInfo Library::about(std::size_t version) const {
   return {join_text(version / 10000, '.', version / 100 % 100, '.', version % 100), path_, ""};
 }
 
-const char* why_no_library_runs() {
-  return HEARTH_CUDA_EMULATED ? "the emulated GPU runs Hearth's native kernels only" : "";
-}
+const char* why_no_library_runs() { return is_emulated() ? "the emulated GPU runs Hearth's native kernels only" : ""; }
 
 std::string why_not_run(const Library& library) {
-  if (!library.is_open() && !HEARTH_CUDA_EMULATED) return library.why_absent();
-  return library.has("hearth_runs_on_the_emulated_gpu") && HEARTH_CUDA_EMULATED ? "" : why_no_library_runs();
+  if (!library.is_open() && !is_emulated()) return library.why_absent();
+  return library.has("hearth_runs_on_the_emulated_gpu") && is_emulated() ? "" : why_no_library_runs();
 }
 
 }  // namespace hearth::cuda

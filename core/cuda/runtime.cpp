@@ -4,14 +4,11 @@
 #include <array>
 #include <mutex>
 
-#include "core/build.h"
 #include "core/cuda/arrivals.h"
 #include "core/cuda/counters.h"
+#include "core/cuda/emulation.h"
 #include "core/cuda/error.h"
 #include "core/cuda/graph.h"
-#if HEARTH_CUDA_EMULATED
-#include "tests/emulated_gpu/runtime.h"
-#endif
 
 namespace hearth::cuda {
 namespace {
@@ -68,7 +65,7 @@ std::string why_unsupported(const cudaDeviceProp& of) {
   if (status == cudaSuccess) return "";
   (void)cudaGetLastError();
   if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
-    return join_text("Hearth was built for ", build::cuda_architectures, ", and this device is ", capability_text(of),
+    return join_text("Hearth was built for ", kernel_architectures(), ", and this device is ", capability_text(of),
                      "; configure with -DCMAKE_CUDA_ARCHITECTURES=", of.major, of.minor, " and build again");
   return join_text("its kernels cannot be loaded: ", cudaGetErrorString(status));
 }
@@ -187,15 +184,6 @@ void throw_fault(FaultSlot& slot) {
   throw IndexError(join_text(label ? "cross_entropy: label " : "index ", noted.value, " is outside [0, ", noted.bound,
                              "), found on the device; check the ",
                              label ? "dataset's labels and the number of classes" : "indices"));
-}
-
-std::string fault_details() {
-#if HEARTH_CUDA_EMULATED
-  const std::string report = emulate::last_fault();
-  return report.empty() ? report : ": " + report;
-#else
-  return "";
-#endif
 }
 
 void throw_status(cudaError_t status, const char* call) {

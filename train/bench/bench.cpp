@@ -12,6 +12,7 @@
 #include "core/build.h"
 #include "core/cpu/parallel.h"
 #include "core/creation.h"
+#include "core/cuda/emulation.h"
 #include "core/cuda/stream.h"
 #include "core/text_stream.h"
 #include "ops/onednn/onednn.h"
@@ -36,12 +37,12 @@ double run_ms(const std::function<void()>& f, Device device, int runs) {
 }
 
 // An emulated device is as large and as fast as the machine below it.
-constexpr bool large_device = HEARTH_HAS_CUDA && !HEARTH_CUDA_EMULATED;
+bool is_large_device() { return HEARTH_HAS_CUDA && !cuda::is_emulated(); }
 
 double measured_copy_gbs(Device device) {
   constexpr std::int64_t bytes = std::int64_t{128} << 20;
   if (device.is_cuda()) {
-    const std::int64_t size = large_device ? 8 * bytes : bytes / 16;
+    const std::int64_t size = is_large_device() ? 8 * bytes : bytes / 16;
     const Tensor from = Tensor::zeros({size}, DType::u8, device), to = Tensor::zeros({size}, DType::u8, device);
     return 2.0 * static_cast<double>(size) / time_repeated([&] { to.copy_from(from); }, device).min_ms / 1e6;
   }
@@ -74,7 +75,7 @@ Tensor random_square(std::int64_t n, DType dtype, Device device) {
 }
 
 double measured_matmul_tflops(DType dtype, Device device) {
-  const std::int64_t n = device.is_cpu() ? 1536 : large_device ? 8192 : 128;
+  const std::int64_t n = device.is_cpu() ? 1536 : is_large_device() ? 8192 : 128;
   const NoGrad no_grad;
   const Tensor a = random_square(n, dtype, device), b = random_square(n, dtype, device);
   const Timing timing = time_repeated([&] { (void)matmul(a, b); }, device);

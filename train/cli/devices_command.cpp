@@ -4,6 +4,7 @@
 #include "core/build.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
+#include "core/cuda/emulation.h"
 #include "core/cuda/stream.h"
 #include "ops/onednn/onednn.h"
 #include "train/cli/commands.h"
@@ -28,7 +29,7 @@ std::vector<Json> described_cuda_devices() {
     Json gpu = Json::object();
     gpu.set("device", name_of(Device{DeviceType::cuda, i}))
         .set("name", info.name)
-        .set("emulated", HEARTH_CUDA_EMULATED != 0)
+        .set("emulated", cuda::is_emulated())
         .set("compute_capability", info.capability)
         .set("multiprocessors", info.multiprocessors)
         .set("memory_mb", info.memory_bytes >> 20)

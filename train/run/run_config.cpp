@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "core/build.h"
+#include "core/cuda/emulation.h"
 #include "core/io/printable.h"
 #include "core/run_on.h"
 
@@ -346,7 +346,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
 
 Device device_of_run(const std::string& name) {
   const int gpus = device_count(DeviceType::cuda);
-  if (name == "auto") return gpus > 0 && !HEARTH_CUDA_EMULATED ? Device{DeviceType::cuda, 0} : Device{};
+  if (name == "auto") return gpus > 0 && !cuda::is_emulated() ? Device{DeviceType::cuda, 0} : Device{};
   const Device device = Device(name);
   // Throws, with the reason and the remedy, for a device that is not there.
   run_on(device, [](auto&) {});

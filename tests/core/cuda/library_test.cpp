@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/build.h"
+#include "core/cuda/emulation.h"
 
 namespace hearth::cuda::library_test {
 namespace {
@@ -14,7 +14,7 @@ TEST(CudaLibrary, OnTheEmulatedGpuRunsOnlyWhatWasMadeForIt) {
   EXPECT_TRUE(plain.has("cos"));
   EXPECT_FALSE(plain.has("hearth_runs_on_the_emulated_gpu"));
   EXPECT_EQ(why_not_run(plain), why_no_library_runs());
-  EXPECT_EQ(why_not_run(plain).empty(), !HEARTH_CUDA_EMULATED);
+  EXPECT_EQ(why_not_run(plain).empty(), !cuda::is_emulated());
 }
 
 TEST(CudaLibrary, WhatIsAbsentDoesNotRun) {

@@ -13,7 +13,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/build.h"
+#include "core/cuda/emulation.h"
 #include "core/cuda/stream.h"
 #include "core/error.h"
 #include "core/io/file.h"
@@ -181,7 +181,7 @@ class CudaDnnMatrix : public ::testing::TestWithParam<Case> {
 
   /// The table's cells of this device, type and of patterns that begin so must be those of the answers.
   void compare(const std::string& patterns) {
-    if (cuda::device_count() > 0 && !HEARTH_CUDA_EMULATED)
+    if (cuda::device_count() > 0 && !cuda::is_emulated())
       GTEST_SKIP() << "the table was made without a driver; with one the library suggests other engines";
     if (const char* file = std::getenv(answers_variable)) std::ofstream(file, std::ios::app) << listed_;
     const std::string device = GetParam().device, type = join_text(GetParam().dtype);
@@ -264,7 +264,7 @@ TEST_P(CudaDnnMatrix, FusedConvolutionsOfResNet50) {
 
 /// Why engines that are compiled when they are used cannot be asked for here; or empty.
 std::string why_none_compiled() {
-  if (cuda::device_count() > 0 && !HEARTH_CUDA_EMULATED)
+  if (cuda::device_count() > 0 && !cuda::is_emulated())
     return "the table was made without a driver, which decides what can be compiled";
   // Under the name that the library asks for; engines are listed if it is there.
   const char* const stub = "/usr/local/cuda/lib64/stubs/libcuda.so";

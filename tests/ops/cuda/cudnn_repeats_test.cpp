@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/build.h"
+#include "core/cuda/emulation.h"
 #include "core/cuda/runtime.h"
 #include "core/random.h"
 #include "core/tensor.h"
@@ -41,7 +41,7 @@ Tensor noise(const Shape& shape, std::uint64_t stream, DType dtype) {
 class CudaDnnRepeats : public testing::TestWithParam<Kind> {};
 
 TEST_P(CudaDnnRepeats, WithTheSameBits) {
-  if (cuda::device_count() == 0 || HEARTH_CUDA_EMULATED || !cuda::dnn::why_absent().empty())
+  if (cuda::device_count() == 0 || cuda::is_emulated() || !cuda::dnn::why_absent().empty())
     GTEST_SKIP() << "needs a GPU and cuDNN";
   const Kind& kind = GetParam();
   int compared = 0;

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "core/build.h"
+#include "core/cuda/emulation.h"
 #include "core/device.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
@@ -22,7 +22,7 @@ using test::ProgramResult;
 class CudaRefusals : public testing::Test {
  protected:
   void SetUp() override {
-    if (!HEARTH_CUDA_EMULATED) GTEST_SKIP() << "what is missing here is emulated";
+    if (!cuda::is_emulated()) GTEST_SKIP() << "what is missing here is emulated";
     write_file_synced(folder_ / "run.json", R"({
       "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 8}, "data": {"type": "digits"},
       "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"batch_size": 8, "steps": 1}})");
