@@ -13,7 +13,7 @@
 //   #endif
 //
 // HEARTH_ISA_CALL_UP_TO_V3 leaves v4 out: for f64, integers and what memory bounds, where wider vectors gain little and
-// a third of the code is saved.
+// a third of the code is saved. HEARTH_ISA_CALL_FOR(T, ...) does so where T is f64 or f16.
 // Inside the per-ISA level part nothing may be included, and only templates and functions of that namespace
 // (or small inline arithmetic such as core/half.h, which is inlined) may be called in hot loops.
 // HEARTH_ISA_VECTOR_BYTES is the ISA level's vector size; __AVX512F__ and the like do not follow the ISA level.
@@ -54,6 +54,15 @@
 #elif !defined(HEARTH_ISA_CALL)
 #define HEARTH_ISA_CALL(function, ...) (isa_baseline::function(__VA_ARGS__))
 #define HEARTH_ISA_CALL_UP_TO_V3 HEARTH_ISA_CALL
+#endif
+#ifndef HEARTH_ISA_CALL_FOR
+#define HEARTH_ISA_CALL_FOR(T, function, ...)                 \
+  [&] {                                                       \
+    if constexpr (::hearth::cpu::has_v4<T>)                   \
+      return HEARTH_ISA_CALL(function, __VA_ARGS__);          \
+    else                                                      \
+      return HEARTH_ISA_CALL_UP_TO_V3(function, __VA_ARGS__); \
+  }()
 #endif
 
 #define HEARTH_ISA_NAMESPACE isa_baseline

@@ -3,6 +3,10 @@
 // processor has is chosen once. HEARTH_ISA=baseline|v3|v4 overrides the choice downwards.
 #pragma once
 
+#include <type_traits>
+
+#include "core/half.h"
+
 namespace hearth::cpu {
 
 enum class Isa {
@@ -14,5 +18,10 @@ enum class Isa {
 /// The ISA level in use. ConfigError when HEARTH_ISA names one that is unknown or that this processor lacks.
 Isa isa();
 const char* name_of(Isa isa);
+
+/// Whether kernels over elements of T, which HEARTH_ISA_CALL_FOR calls, are compiled for v4 too: f32 and bf16 are what
+/// is trained in.
+template <class T>
+inline constexpr bool has_v4 = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
 
 }  // namespace hearth::cpu

@@ -191,8 +191,8 @@ void attend_rows(const AttentionProblem& problem, const AttentionArguments& a, c
     P* const weights = scratch.take<P>(a.keys());
     P* const sums = scratch.take<P>(a.width());
     const AttentionHead<P> head(problem, a, n, h);
-    HEARTH_ISA_CALL(attend_row<T>, head, AttentionRows<T>(a, n, h), query, head_of<T>(y, n, h) + query * y.strides()[1],
-                    lse.data<P>() + index, weights, sums);
+    HEARTH_ISA_CALL_FOR(P, attend_row<T>, head, AttentionRows<T>(a, n, h), query,
+                        head_of<T>(y, n, h) + query * y.strides()[1], lse.data<P>() + index, weights, sums);
   });
 }
 
@@ -220,7 +220,7 @@ void attention(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const
               ahead.add(*next, (index + 1) / a.heads(), (index + 1) % a.heads());
           return attend_bf16(head, x, into, y.strides()[1], sums, begin, end, ahead);
         }
-      HEARTH_ISA_CALL(attend<T>, head, x, into, y.strides()[1], sums, begin, end);
+      HEARTH_ISA_CALL_FOR(P, attend<T>, head, x, into, y.strides()[1], sums, begin, end);
     });
   });
 }

@@ -205,7 +205,7 @@ class GradientPieces {
     }
     piece_ = piece_queries(a.queries(), groups_ * shares_);
     pieces_ = (a.queries() + piece_ - 1) / piece_;
-    padded_ = HEARTH_ISA_CALL(padded_elements<P>, a.keys(), a.width());
+    padded_ = HEARTH_ISA_CALL_FOR(P, padded_elements<P>, a.keys(), a.width());
   }
 
   void run() const {
@@ -253,7 +253,7 @@ class GradientPieces {
       if (multiplies_bf16_pairs())
         return attend_grad_bf16(head, x, rows, lse, begin, end, sums, sums + padded_, dbias, rows_ahead(index));
     std::fill_n(sums, 2 * padded_, P(0));
-    HEARTH_ISA_CALL(attend_grad<T>, head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
+    HEARTH_ISA_CALL_FOR(P, attend_grad<T>, head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
   }
 
   /// Results of a head, and what the next one begins with.
@@ -283,8 +283,8 @@ class GradientPieces {
   void store(std::int64_t index, const P* sums, std::int64_t parts) const {
     const std::int64_t n = index / a_.heads(), h = index % a_.heads();
     for (const auto& [to, from] : {std::pair{&gradients_.dk, sums}, {&gradients_.dv, sums + padded_}})
-      HEARTH_ISA_CALL(store_sums<T>, from, parts, 2 * padded_, a_.keys(), a_.width(), head_of<T>(*to, n, h),
-                      to->strides()[1]);
+      HEARTH_ISA_CALL_FOR(P, store_sums<T>, from, parts, 2 * padded_, a_.keys(), a_.width(), head_of<T>(*to, n, h),
+                          to->strides()[1]);
   }
 
   const AttentionArguments& a_;

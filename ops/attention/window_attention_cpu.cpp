@@ -325,7 +325,7 @@ class Windows {
         tokens_(padded_tokens(a.grid)) {
     const WindowGrid& grid = a.grid;
     blocks_ = by_pairs_ ? window_blocks_bf16(grid.tokens())
-                        : QueryBlocks{grid.tokens(), HEARTH_ISA_CALL(lanes_of<P>, grid.tokens())};
+                        : QueryBlocks{grid.tokens(), HEARTH_ISA_CALL_FOR(P, lanes_of<P>, grid.tokens())};
     const P unit = by_pairs_ ? static_cast<P>(window_bias_unit) : P(1);
     pixels_ = scratch_.take<std::int64_t>(grid.windows() * tokens_);
     regions_ = scratch_.take<P>(grid.windows() * tokens_);
@@ -338,7 +338,8 @@ class Windows {
       }
     });
     each_piece(a.heads, 4, [&](std::int64_t h) {
-      HEARTH_ISA_CALL(arrange_bias<P>, grid, blocks_, a.table.data<P>() + h, a.heads, unit, biases_ + h * bias_size());
+      HEARTH_ISA_CALL_FOR(P, arrange_bias<P>, grid, blocks_, a.table.data<P>() + h, a.heads, unit,
+                          biases_ + h * bias_size());
     });
   }
 
@@ -418,13 +419,13 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
           differentiate_window_bf16(current, slopes, next, dy_of(after));
           continue;
         }
-      HEARTH_ISA_CALL(differentiate_window<T>, current, slopes, next, dy_of(after));
+      HEARTH_ISA_CALL_FOR(P, differentiate_window<T>, current, slopes, next, dy_of(after));
     }
   });
   if (g.dtable.defined())
     each_piece(a.heads, 1, [&](std::int64_t h) {
-      HEARTH_ISA_CALL(fold_bias<P>, a.grid, windows.blocks(), biases + h * bias, shares, a.heads * bias,
-                      g.dtable.data<P>() + h, a.heads);
+      HEARTH_ISA_CALL_FOR(P, fold_bias<P>, a.grid, windows.blocks(), biases + h * bias, shares, a.heads * bias,
+                          g.dtable.data<P>() + h, a.heads);
     });
   if (!g.dpadding.defined()) return;
   P* const sums = g.dpadding.data<P>();
@@ -455,7 +456,7 @@ void window_attention(cpu::Stream&, const WindowAttentionArguments& a, const Ten
             attend_window_bf16(current, next, into);
             continue;
           }
-        HEARTH_ISA_CALL(attend_window<T>, current, next, into);
+        HEARTH_ISA_CALL_FOR(acc_t<T>, attend_window<T>, current, next, into);
       }
     });
   });

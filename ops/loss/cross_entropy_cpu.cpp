@@ -197,15 +197,15 @@ void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, con
     if (is_floating(labels.dtype())) {
       const P* const targets = labels.data<P>();
       over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-        HEARTH_ISA_CALL(target_losses, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
-                        log_total + row, out + row);
+        HEARTH_ISA_CALL_FOR(T, target_losses, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
+                            log_total + row, out + row);
       });
       return;
     }
     const std::int64_t* const classes = labels.data<std::int64_t>();
     over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-      HEARTH_ISA_CALL(class_losses, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
-                      top + row, log_total + row, out + row);
+      HEARTH_ISA_CALL_FOR(T, class_losses, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
+                          top + row, log_total + row, out + row);
     });
   });
 }
@@ -245,15 +245,16 @@ void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels
     if (is_floating(labels.dtype())) {
       const P* const targets = labels.data<P>();
       over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-        HEARTH_ISA_CALL(target_gradients, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
-                        log_total + row, factor + row * step, step, part, out + row * cols);
+        HEARTH_ISA_CALL_FOR(T, target_gradients, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
+                            log_total + row, factor + row * step, step, part, out + row * cols);
       });
       return;
     }
     const std::int64_t* const classes = labels.data<std::int64_t>();
     over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-      HEARTH_ISA_CALL(class_gradients, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
-                      top + row, log_total + row, factor + row * step, step, part, out + row * cols);
+      HEARTH_ISA_CALL_FOR(T, class_gradients, x + row * cols, classes + row, rows, cols, smoothing,
+                          options.ignore_index, top + row, log_total + row, factor + row * step, step, part,
+                          out + row * cols);
     });
   });
 }
@@ -268,7 +269,8 @@ void count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std
     over_rows(logits, [&](std::int64_t first, std::int64_t rows_here) {
       for (std::int64_t row = first; row < first + rows_here; ++row) {
         if (classes[row] == ignore_index) continue;
-        correct[static_cast<std::size_t>(row)] = HEARTH_ISA_CALL(rank_of, x + row * cols, classes[row], cols) < k;
+        correct[static_cast<std::size_t>(row)] =
+            HEARTH_ISA_CALL_FOR(T, rank_of, x + row * cols, classes[row], cols) < k;
       }
     });
   });

@@ -2,7 +2,6 @@
 // The sums of a few rows are made in the nearest cache and normalised there; a gradient is stored, dropped and passed
 // on there.
 #include <algorithm>
-#include <cmath>
 
 #include "core/cpu/lanes.h"
 #include "ops/norm/add_layer_norm.h"
@@ -18,7 +17,6 @@ namespace hearth {}
 namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 #include "core/cpu/lanes.inc"
-#include "ops/norm/layer_norm_cpu.inc"
 
 /// f(first element, count, factors) over elements [begin, begin + count) in runs that share their random words.
 template <class P, class F>
@@ -63,67 +61,27 @@ void add_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const Pa
   }
 }
 
-/// Rows [begin, begin + rows). All pointers are to element 0.
-template <class T, class F, class D, class P>
-void add_layer_norm_rows(const T* x, const F* f, const DropoutFactors<P>& dropout, const PathFactors<P>& path,
-                         const P* gamma, const P* beta, double eps, T* sum, D* y, P* means, P* rstds,
-                         std::int64_t begin, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t most = rows_at_once<T>(cols), end = begin + rows;
-  for (std::int64_t r = begin; r < end; r += most) {
-    const std::int64_t count = std::min(most, end - r);
-    add_rows(x, f, dropout, path, sum, r, count, cols);
-    normalize_rows(sum + r * cols, gamma, beta, eps, y + r * cols, means + r, rstds + r, count, cols);
-  }
-}
-
-/// The gradient of a sum: stored with that of others added, and dropped for f.
-template <class T, class F>
-struct SumGradient {
-  using P = acc_t<T>;
-  const T* added;  ///< null: nothing is
-  T* d_sum;
-  F* df;  ///< null: not wanted
-  DropoutFactors<P> dropout;
-  PathFactors<P> path;
-  std::int64_t begin;  ///< the row that the pass calls 0
-  std::int64_t cols;
-
-  HEARTH_ALWAYS_INLINE T* into(std::int64_t r) const { return d_sum + (begin + r) * cols; }
-  HEARTH_ALWAYS_INLINE const T* others(std::int64_t r) const {
-    return added == nullptr ? nullptr : added + (begin + r) * cols;
-  }
-  HEARTH_ALWAYS_INLINE void finish(std::int64_t r, std::int64_t) const {
-    if (df == nullptr) return;
-    const std::int64_t row = begin + r;
-    const P stays = path.of_row(row);
+/// The gradient of what was added, from that of the sums. As add_rows().
+template <class T, class F, class P>
+void drop_rows(const T* d_sum, const DropoutFactors<P>& dropout, const PathFactors<P>& path, F* df, std::int64_t begin,
+               std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t r = begin; r < begin + rows; ++r) {
+    const P stays = path.of_row(r);
+    const T* const from = d_sum + r * cols;
+    F* const to = df + r * cols;
     if (stays == P(0)) {
-      std::fill_n(df + row * cols, cols, F(0.0f));
-      return;
-    }
-    if (dropout.threshold == 0) {
-      const T* const from = d_sum + row * cols;
-      F* const to = df + row * cols;
+      std::fill_n(to, cols, F(0.0f));
+    } else if (dropout.threshold == 0) {
       std::int64_t c = fill_lanes(to, cols, [&](std::int64_t at) { return load_lanes(from + at) * stays; });
       for (; c < cols; ++c) cpu::store(to + c, cpu::load(from + c) * stays);
-      return;
-    }
-    each_run(dropout, row * cols, cols,
-             [from = d_sum, to = df, stays](std::int64_t first, std::int64_t count, const P* factors) {
+    } else {
+      each_run(dropout, r * cols, cols, [=](std::int64_t at, std::int64_t count, const P* factors) {
 #pragma omp simd
-               for (std::int64_t i = 0; i < count; ++i)
-                 cpu::store(to + first + i, cpu::load(from + first + i) * stays * factors[i]);
-             });
+        for (std::int64_t i = 0; i < count; ++i)
+          cpu::store(df + at + i, cpu::load(d_sum + at + i) * stays * factors[i]);
+      });
+    }
   }
-};
-
-template <class T, class F, class D, class P>
-void add_layer_norm_grad_rows(const T* sum, const D* dy, const P* gamma, const P* means, const P* rstds,
-                              const T* others, T* d_sum, F* df, const DropoutFactors<P>& dropout,
-                              const PathFactors<P>& path, P* narrow, double* sums, std::int64_t begin,
-                              std::int64_t rows, std::int64_t cols) {
-  const std::int64_t at = begin * cols;
-  layer_norm_grad_rows(StoredRows<T>{sum + at, cols}, dy + at, gamma, means + begin, rstds + begin,
-                       SumGradient<T, F>{others, d_sum, df, dropout, path, begin, cols}, narrow, sums, rows, cols);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
@@ -170,12 +128,20 @@ void add_layer_norm(cpu::Stream&, const Tensor& x, const Tensor& f, const Residu
     const auto factors = factors_of<P>(dropout, x.size());
     const std::vector<P> samples = sample_factors<P>(dropout, x.dim(0));
     const PathFactors<P> path{dropout.path > 0 ? samples.data() : nullptr, x.size() / cols / x.dim(0)};
-    cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        HEARTH_ISA_CALL(add_layer_norm_rows, x.data<T>(), f.data<F>(), factors, path, o.gamma.data<P>(),
-                                        o.beta.data<P>(), o.eps, sum.data<T>(), o.y.data<D>(), o.mean.data<P>(),
-                                        o.rstd.data<P>(), begin, end - begin, cols);
-                      });
+    const T* const values = x.data<T>();
+    const F* const terms = f.data<F>();
+    const P *const gamma = o.gamma.data<P>(), *const beta = o.beta.data<P>();
+    T* const sums = sum.data<T>();
+    D* const y = o.y.data<D>();
+    P *const means = o.mean.data<P>(), *const rstds = o.rstd.data<P>();
+    const std::int64_t most = rows_in_cache<T>(cols);
+    cpu::parallel_for(x.size() / cols, norm_grain(cols), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; r += most) {
+        const std::int64_t at = r * cols, count = std::min(most, end - r);
+        HEARTH_ISA_CALL_FOR(T, add_rows, values, terms, factors, path, sums, r, count, cols);
+        layer_norm_rows(sums + at, gamma, beta, o.eps, y + at, means + r, rstds + r, count, cols);
+      }
+    });
   });
 }
 
@@ -189,13 +155,22 @@ void add_layer_norm_grad(cpu::Stream&, const Tensor& sum, const NormGradient& g,
     const std::vector<P> samples = sample_factors<P>(dropout, sum.dim(0));
     const PathFactors<P> path{dropout.path > 0 ? samples.data() : nullptr,
                               rows / std::max<std::int64_t>(sum.dim(0), 1)};
+    const T* const values = sum.data<T>();
+    const D* const dy = g.dy.data<D>();
+    const P *const gamma = g.gamma.data<P>(), *const means = g.mean.data<P>(), *const rstds = g.rstd.data<P>();
     const T* const more = others.defined() ? others.data<T>() : nullptr;
+    T* const into = d_sum.data<T>();
     F* const dropped = df.defined() ? df.data<F>() : nullptr;
-    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
+    norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t piece, double* sums) {
       cpu::Scratch scratch;
-      HEARTH_ISA_CALL(add_layer_norm_grad_rows, sum.data<T>(), g.dy.data<D>(), g.gamma.data<P>(), g.mean.data<P>(),
-                      g.rstd.data<P>(), more, d_sum.data<T>(), dropped, factors, path, scratch.take<P>(2 * cols), sums,
-                      begin, count, cols);
+      NormParameterSums<P> parameters(scratch, sums, cols);
+      const std::int64_t end = begin + piece, most = rows_in_cache<T>(cols);
+      for (std::int64_t r = begin; r < end; r += most) {
+        const std::int64_t at = r * cols, count = std::min(most, end - r);
+        layer_norm_grad_rows(values + at, dy + at, gamma, means + r, rstds + r, more == nullptr ? more : more + at,
+                             into + at, parameters, count, r + count == end);
+        if (dropped != nullptr) HEARTH_ISA_CALL_FOR(T, drop_rows, into, factors, path, dropped, r, count, cols);
+      }
     });
   });
 }

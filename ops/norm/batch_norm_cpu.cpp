@@ -148,6 +148,15 @@ void with_flag(bool value, const F& f) {
   value ? f.template operator()<true>() : f.template operator()<false>();
 }
 
+// The same for streaming, which f64 and f16 do without: a sixth of the code.
+template <class T, class F>
+void with_streaming(bool value, const F& f) {
+  if constexpr (cpu::has_v4<T>)
+    with_flag(value, f);
+  else
+    f.template operator()<false>();
+}
+
 template <class P>
 void blend_into(P* running, double momentum, std::int64_t c, double batch) {
   running[c] = static_cast<P>((1.0 - momentum) * static_cast<double>(running[c]) + momentum * batch);
@@ -201,7 +210,7 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
     using P = acc_t<T>;
     cpu::Scratch scratch;
     P* const table = scratch.take<P>(3 * lanes);
-    HEARTH_ISA_CALL(arrange<T>, layout.folded<P>(scratch, coefficients), 3, lanes, table);
+    HEARTH_ISA_CALL_FOR(T, arrange<T>, layout.folded<P>(scratch, coefficients), 3, lanes, table);
     const T* const values = x.data<T>();
     const T* const extra = residual.defined() ? residual.data<T>() : nullptr;
     T* const result = y.data<T>();
@@ -209,14 +218,14 @@ void batch_norm(cpu::Stream&, const Tensor& x, const Tensor& coefficients, const
     const auto run = [&]<class Variant>(Variant) {
       over_rows(layout, [&](std::int64_t begin, std::int64_t rows) {
         const std::int64_t at = begin * lanes;
-        HEARTH_ISA_CALL(apply_rows<Variant>, values + at, Variant::residual ? extra + at : nullptr, table, result + at,
-                        bits == nullptr ? nullptr : bits + begin * mask_bytes, rows, lanes);
+        HEARTH_ISA_CALL_FOR(T, apply_rows<Variant>, values + at, Variant::residual ? extra + at : nullptr, table,
+                            result + at, bits == nullptr ? nullptr : bits + begin * mask_bytes, rows, lanes);
       });
     };
     with_flag(extra != nullptr, [&]<bool added>() {
       with_flag(relu, [&]<bool rectified>() {
-        with_flag(is_streamed(y, layout.row_bytes),
-                  [&]<bool streamed>() { run(Forward<added, rectified, streamed>{}); });
+        with_streaming<T>(is_streamed(y, layout.row_bytes),
+                          [&]<bool streamed>() { run(Forward<added, rectified, streamed>{}); });
       });
     });
   });
@@ -260,9 +269,9 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
     using P = acc_t<T>;
     cpu::Scratch scratch;
     P *const table = scratch.take<P>(3 * lanes), *const correction = scratch.take<P>(2 * lanes);
-    HEARTH_ISA_CALL(arrange<T>, layout.folded<P>(scratch, saved.coefficients), 3, lanes, table);
+    HEARTH_ISA_CALL_FOR(T, arrange<T>, layout.folded<P>(scratch, saved.coefficients), 3, lanes, table);
     if (corrections.defined())
-      HEARTH_ISA_CALL(arrange<T>, layout.folded<P>(scratch, corrections), 2, lanes, correction);
+      HEARTH_ISA_CALL_FOR(T, arrange<T>, layout.folded<P>(scratch, corrections), 2, lanes, correction);
     else
       std::fill_n(correction, 2 * lanes, P(0));
     const T *values = x.data<T>(), *gradient = dy.data<T>();
@@ -276,15 +285,15 @@ void batch_norm_grad(cpu::Stream&, const BatchNormSaved& saved, const Tensor& dy
     const auto run = [&]<class Variant>(Variant) {
       over_rows(layout, [&](std::int64_t begin, std::int64_t rows) {
         const std::int64_t at = begin * lanes;
-        HEARTH_ISA_CALL(grad_rows<Variant>, values + at, gradient + at, table, correction,
-                        bits == nullptr ? nullptr : bits + begin * mask_bytes, out + at,
-                        Variant::residual ? extra + at : nullptr, rows, lanes);
+        HEARTH_ISA_CALL_FOR(T, grad_rows<Variant>, values + at, gradient + at, table, correction,
+                            bits == nullptr ? nullptr : bits + begin * mask_bytes, out + at,
+                            Variant::residual ? extra + at : nullptr, rows, lanes);
       });
     };
     with_gate(saved.gate, [&]<ReluGate gate>() {
       with_flag(extra != nullptr, [&]<bool added>() {
-        with_flag(streams(dx) && (!added || streams(d_residual)),
-                  [&]<bool streamed>() { run(Backward<gate, added, streamed>{}); });
+        with_streaming<T>(streams(dx) && (!added || streams(d_residual)),
+                          [&]<bool streamed>() { run(Backward<gate, added, streamed>{}); });
       });
     });
   });
@@ -295,24 +304,24 @@ const acc_t<T>* NormRows::table(const Tensor& values, cpu::Scratch& scratch) {
   using P = acc_t<T>;
   const std::int64_t lanes = values.dim(1);
   P* const result = scratch.take<P>(values.size());
-  HEARTH_ISA_CALL(arrange<T>, values.data<P>(), values.dim(0), lanes, result);
+  HEARTH_ISA_CALL_FOR(T, arrange<T>, values.data<P>(), values.dim(0), lanes, result);
   return result;
 }
 
 template <class T>
 void NormRows::apply(const T* x, const acc_t<T>* coefficients, T* y) const {
   using Variant = Forward<false, true, false>;
-  HEARTH_ISA_CALL(apply_rows<Variant>, x, static_cast<const T*>(nullptr), coefficients, y,
-                  static_cast<std::uint8_t*>(nullptr), rows, channels);
+  HEARTH_ISA_CALL_FOR(T, apply_rows<Variant>, x, static_cast<const T*>(nullptr), coefficients, y,
+                      static_cast<std::uint8_t*>(nullptr), rows, channels);
 }
 
 template <class T>
 void NormRows::gradient(const T* x, const T* dy, const acc_t<T>* coefficients, const acc_t<T>* corrections,
                         bool streamed, T* dx) const {
-  with_flag(streamed, [&]<bool past>() {
+  with_streaming<T>(streamed, [&]<bool past>() {
     using Variant = Backward<ReluGate::from_input, false, past>;
-    HEARTH_ISA_CALL(grad_rows<Variant>, x, dy, coefficients, corrections, static_cast<const std::uint8_t*>(nullptr), dx,
-                    static_cast<T*>(nullptr), rows, channels);
+    HEARTH_ISA_CALL_FOR(T, grad_rows<Variant>, x, dy, coefficients, corrections,
+                        static_cast<const std::uint8_t*>(nullptr), dx, static_cast<T*>(nullptr), rows, channels);
   });
 }
 

@@ -232,8 +232,8 @@ void channel_statistics(const Tensor& x, double* mean, double* variance) {
       double* const wide = local.take<double>(2 * lanes);
       const std::int64_t begin = i * layout.chunk_rows, count = std::min(layout.chunk_rows, layout.rows - begin);
       double* const out = partial + i * 2 * lanes;
-      HEARTH_ISA_CALL(chunk_statistics, values + begin * lanes, count, lanes, layout.block_rows, narrow, wide, out,
-                      out + lanes);
+      HEARTH_ISA_CALL_FOR(T, chunk_statistics, values + begin * lanes, count, lanes, layout.block_rows, narrow, wide,
+                          out, out + lanes);
     });
   });
   cpu::parallel_for(lanes, lanes_a_piece, [&](std::int64_t first, std::int64_t last) {
@@ -275,7 +275,7 @@ void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double
     using P = acc_t<T>;
     const P* const unordered = layout.folded<P>(scratch, saved.coefficients);
     P* const table = scratch.take<P>(3 * lanes);
-    HEARTH_ISA_CALL(arrange<T>, unordered, 3, lanes, table);
+    HEARTH_ISA_CALL_FOR(T, arrange<T>, unordered, 3, lanes, table);
     const T *values = x.data<T>(), *gradient = dy.data<T>();
     const std::uint8_t* const bits = saved.mask.defined() ? saved.mask.data<std::uint8_t>() : nullptr;
     cpu::parallel_chunks_backwards(chunks, [&](std::int64_t i) {
@@ -284,8 +284,8 @@ void channel_gradient_sums(const BatchNormSaved& saved, const Tensor& dy, double
       const std::int64_t begin = i * layout.chunk_rows, rows = std::min(layout.chunk_rows, layout.rows - begin);
       with_gate(saved.gate, [&]<ReluGate g>() {
         const std::uint8_t* const row_bits = g == ReluGate::from_mask ? bits + begin * mask_bytes : nullptr;
-        HEARTH_ISA_CALL(chunk_gradients<g>, values + begin * lanes, gradient + begin * lanes, table, row_bits, rows,
-                        lanes, layout.block_rows, narrow, partial + i * 2 * lanes);
+        HEARTH_ISA_CALL_FOR(T, chunk_gradients<g>, values + begin * lanes, gradient + begin * lanes, table, row_bits,
+                            rows, lanes, layout.block_rows, narrow, partial + i * 2 * lanes);
       });
     });
   });
@@ -303,8 +303,9 @@ template <class T>
 void NormRows::gradient_sums(const T* x, const T* dy, const acc_t<T>* coefficients, double* sums) const {
   cpu::Scratch scratch;
   const std::int64_t block = BatchNormPieces::block_of(channels * static_cast<std::int64_t>(sizeof(T)));
-  HEARTH_ISA_CALL(chunk_gradients<ReluGate::from_input>, x, dy, coefficients, static_cast<const std::uint8_t*>(nullptr),
-                  rows, channels, block, scratch.take<acc_t<T> >(2 * channels), sums);
+  HEARTH_ISA_CALL_FOR(T, chunk_gradients<ReluGate::from_input>, x, dy, coefficients,
+                      static_cast<const std::uint8_t*>(nullptr), rows, channels, block,
+                      scratch.take<acc_t<T> >(2 * channels), sums);
 }
 
 template void NormRows::gradient_sums(const float*, const float*, const float*, double*) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A piece of work is some groups of one image, at least about 64 channels, so that loops over channels fill vectors. It
 // sums by channel, in f64, and joins the channels of each group.
-// Reference: that of layer_norm_cpu.inc, where a row is one group of one image, all pixels; gamma and
+// Reference: that of layer_norm_cpu.cpp, where a row is one group of one image, all pixels; gamma and
 // beta are the channel's.
 #include <algorithm>
 #include <cmath>
@@ -115,7 +115,7 @@ void take_statistics(const GroupedImages& s, const GroupPiece& piece, const T* x
   for (const bool last : {false, true}) {
     spread(piece, s.channels, means, centre);
     std::fill_n(sums, 2 * piece.width, 0.0);
-    HEARTH_ISA_CALL(group_norm_moments, x, s.pixels, s.width(), piece.width, centre, sums, squares);
+    HEARTH_ISA_CALL_FOR(T, group_norm_moments, x, s.pixels, s.width(), piece.width, centre, sums, squares);
     for (std::int64_t g = 0; g < piece.groups; ++g) {
       const double rest = sum_of(sums + g * s.channels, s.channels) / count;
       means[g] = static_cast<P>(static_cast<double>(means[g]) + rest);
@@ -171,8 +171,8 @@ void group_norm(cpu::Stream&, const GroupedImages& s, const Tensor& x, const Gro
       P* const rstd = mean + piece.width;
       spread(piece, s.channels, means + group, mean);
       spread(piece, s.channels, rstds + group, rstd);
-      HEARTH_ISA_CALL(group_norm_apply, in + piece.at, s.pixels, s.width(), piece.width, mean, rstd, gamma + c,
-                      beta + c, out + piece.at);
+      HEARTH_ISA_CALL_FOR(T, group_norm_apply, in + piece.at, s.pixels, s.width(), piece.width, mean, rstd, gamma + c,
+                          beta + c, out + piece.at);
     });
   });
 }
@@ -197,15 +197,15 @@ void group_norm_grad(cpu::Stream&, const GroupedImages& s, const Tensor& x, cons
       spread(piece, s.channels, rstds + group, rstd);
       std::fill_n(sums, width, 0.0);
       std::fill_n(products, width, 0.0);
-      HEARTH_ISA_CALL(group_norm_grad_sums, in + piece.at, dy + piece.at, s.pixels, s.width(), width, mean, rstd, sums,
-                      products);
+      HEARTH_ISA_CALL_FOR(T, group_norm_grad_sums, in + piece.at, dy + piece.at, s.pixels, s.width(), width, mean, rstd,
+                          sums, products);
       if (dx == nullptr) return;
       const P* const scale = gamma + piece.first_channel;
       grad_means(s, piece, scale, sums, products, of_groups, of_groups + piece.groups);
       spread(piece, s.channels, of_groups, a);
       spread(piece, s.channels, of_groups + piece.groups, b);
-      HEARTH_ISA_CALL(group_norm_grad_apply, in + piece.at, dy + piece.at, s.pixels, s.width(), width, mean, rstd,
-                      scale, a, b, dx + piece.at);
+      HEARTH_ISA_CALL_FOR(T, group_norm_grad_apply, in + piece.at, dy + piece.at, s.pixels, s.width(), width, mean,
+                          rstd, scale, a, b, dx + piece.at);
     });
   });
   join_images(s, partial, g.d_beta);

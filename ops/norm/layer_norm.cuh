@@ -13,7 +13,7 @@
 // comes a row before the gradient fetches element `at`. For rows of any length there are element(row, cols, c) and
 // again(row, cols, c) behind it, and store(row, cols, c, value). What normalises and what makes gradients may be
 // different Rows, without store and ask_for the one, without again the other.
-// Reference: layer_norm_cpu.inc.
+// Reference: layer_norm_cpu.cpp.
 #pragma once
 
 #include <algorithm>

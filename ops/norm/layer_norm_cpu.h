@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the CPU kernels of the norms over rows cut a gradient into pieces, by the shape only, and join the parameters'
-// gradients.
+// What the CPU kernels of the norms over rows share: layer_norm of rows that lie one behind another, and how a gradient
+// is cut into pieces, by the shape only.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,42 @@
 #include "ops/scratch.h"
 
 namespace hearth::kernels {
+
+/// Rows that a thread takes at least.
+inline std::int64_t norm_grain(std::int64_t cols) { return std::max<std::int64_t>(1, (1 << 14) / cols); }
+
+/// Rows of T that are gathered in the nearest cache: as many as are normalised side by side, or fit.
+template <class T>
+std::int64_t rows_in_cache(std::int64_t cols) {
+  return std::clamp<std::int64_t>((1 << 14) / static_cast<std::int64_t>(sizeof(T)) / cols, 1, 16);
+}
+
+/// y, means and rstds of layer_norm() for rows [rows, cols].
+template <class T, class D>
+void layer_norm_rows(const T* x, const acc_t<T>* gamma, const acc_t<T>* beta, double eps, D* y, acc_t<T>* means,
+                     acc_t<T>* rstds, std::int64_t rows, std::int64_t cols);
+
+/// Sums of the gradients of gamma and beta over the rows of a piece: of 64 rows in P, which then join those in f64.
+template <class P>
+struct NormParameterSums {
+  P* narrow;     ///< [2, cols]
+  double* sums;  ///< [2, cols]
+  std::int64_t cols;
+  std::int64_t rows = 0;  ///< that were added
+
+  NormParameterSums(cpu::Scratch& scratch, double* into, std::int64_t columns)
+      : narrow(scratch.take<P>(2 * columns)), sums(into), cols(columns) {
+    std::fill_n(narrow, 2 * cols, P(0));
+    std::fill_n(sums, 2 * cols, 0.0);
+  }
+};
+
+/// The gradient of layer_norm_rows(), plus `others` [rows, cols] unless null, into dx, which may be x, dy or `others`.
+/// Adds to the parameters' sums; with `last`, these are complete afterwards.
+template <class T, class D>
+void layer_norm_grad_rows(const T* x, const D* dy, const acc_t<T>* gamma, const acc_t<T>* means, const acc_t<T>* rstds,
+                          const T* others, T* dx, NormParameterSums<acc_t<T> >& parameters, std::int64_t rows,
+                          bool last);
 
 /// piece(first row, rows, sums) for at most 64 pieces of about 16 thousand elements or more; each fills its sums
 /// [gradients, cols] in f64 with its share of the gradients of the parameters, [cols] each, which may be absent.

@@ -1,97 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few rows are gathered in the nearest cache and normalised from there; the gradient of one takes its position and is
+// A few rows are gathered in the nearest cache and normalised from there; their gradient takes their place and is
 // scattered.
 #include <algorithm>
-#include <cmath>
 
-#include "core/cpu/lanes.h"
 #include "ops/norm/layer_norm_cpu.h"
 #include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/merged_rows.h"
 #include "ops/norm/parameter.h"
 
-namespace hearth {}
+namespace hearth::kernels {
+namespace {
 
-#define HEARTH_ISA_SOURCE "ops/norm/merge_layer_norm_cpu.cpp"
-#include "core/cpu/foreach_isa.h"
+// Rows whose gradient is made together: more would leave the nearest cache, with dy beside them.
+constexpr std::int64_t gradient_rows = 4;
 
-#ifdef HEARTH_ISA_NAMESPACE
-namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
-
-#include "core/cpu/lanes.inc"
-#include "ops/norm/layer_norm_cpu.inc"
-
-/// Rows from number `begin` on, one at a time in `held`, of 4 * channels values. All pointers are to element 0.
-template <class T>
-struct GatheredRows {
-  const T* x;
-  T* dx;  ///< null: no gradient is made
-  MergedRows merged;
-  T* held;
-  std::int64_t begin;
-
-  HEARTH_ALWAYS_INLINE const T* row(std::int64_t r) const {
-    gather(r, held);
-    return held;
-  }
-  HEARTH_ALWAYS_INLINE void gather(std::int64_t r, T* to) const {
+// f(where the values are in rows [begin, begin + count), which lie one behind another, channels, where in x), and
+// missing(...) of those that an odd side lacks.
+template <class F, class Missing>
+void each_neighbour(const MergedRows& merged, std::int64_t begin, std::int64_t count, const F& f,
+                    const Missing& missing) {
+  const std::int64_t channels = merged.channels;
+  for (std::int64_t r = 0; r < count; ++r) {
     const MergedRows::Corner corner = merged.corner(begin + r);
-    for (std::int64_t c = 0; c < 4 * merged.channels; c += merged.channels) {
+    for (std::int64_t c = 0; c < 4 * channels; c += channels) {
       const MergedRows::Spot spot = merged.spot(corner, c);
       if (spot.exists)
-        std::copy_n(x + spot.at, merged.channels, to + c);
+        f(4 * channels * r + c, channels, spot.at);
       else
-        std::fill_n(to + c, merged.channels, T(0.0f));
+        missing(4 * channels * r + c, channels);
     }
-  }
-  HEARTH_ALWAYS_INLINE T* into(std::int64_t) const { return held; }
-  HEARTH_ALWAYS_INLINE const T* others(std::int64_t) const { return nullptr; }
-  HEARTH_ALWAYS_INLINE void finish(std::int64_t r, std::int64_t) const {
-    const MergedRows::Corner corner = merged.corner(begin + r);
-    for (std::int64_t c = 0; c < 4 * merged.channels; c += merged.channels) {
-      const MergedRows::Spot spot = merged.spot(corner, c);
-      if (spot.exists) std::copy_n(held + c, merged.channels, dx + spot.at);
-    }
-  }
-};
-
-template <class T, class D, class P>
-void merge_layer_norm_rows(const T* x, const MergedRows& merged, const P* gamma, const P* beta, double eps, D* y,
-                           P* means, P* rstds, std::int64_t begin, std::int64_t rows) {
-  const std::int64_t cols = 4 * merged.channels, most = rows_at_once<T>(cols);
-  cpu::Scratch scratch;
-  T* const held = scratch.take<T>(most * cols);
-  const GatheredRows<T> source{x, nullptr, merged, held, begin};
-  for (std::int64_t r = 0; r < rows; r += most) {
-    const std::int64_t count = std::min(most, rows - r), at = begin + r;
-    for (std::int64_t i = 0; i < count; ++i) source.gather(r + i, held + i * cols);
-    normalize_rows(held, gamma, beta, eps, y + at * cols, means + at, rstds + at, count, cols);
   }
 }
 
-template <class T, class D, class P>
-void merge_layer_norm_grad_rows(const T* x, const D* dy, const MergedRows& merged, T* held, const P* gamma,
-                                const P* means, const P* rstds, T* dx, P* narrow, double* sums, std::int64_t begin,
-                                std::int64_t rows) {
-  const std::int64_t cols = 4 * merged.channels;
-  const GatheredRows<T> both{x, dx, merged, held, begin};
-  layer_norm_grad_rows(both, dy + begin * cols, gamma, means + begin, rstds + begin, both, narrow, sums, rows, cols);
+template <class T>
+void gather(const MergedRows& merged, const T* x, std::int64_t begin, std::int64_t count, T* rows) {
+  each_neighbour(
+      merged, begin, count,
+      [=](std::int64_t at, std::int64_t channels, std::int64_t from) { std::copy_n(x + from, channels, rows + at); },
+      [=](std::int64_t at, std::int64_t channels) { std::fill_n(rows + at, channels, T(0.0f)); });
 }
 
-}  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
-#else
-namespace hearth::kernels {
+template <class T>
+void scatter(const MergedRows& merged, const T* rows, std::int64_t begin, std::int64_t count, T* dx) {
+  each_neighbour(
+      merged, begin, count,
+      [=](std::int64_t at, std::int64_t channels, std::int64_t to) { std::copy_n(rows + at, channels, dx + to); },
+      [](std::int64_t, std::int64_t) {});
+}
+
+}  // namespace
 
 void merge_layer_norm(cpu::Stream&, const Tensor& x, const Normalized& o) {
   if (x.size() == 0) return;
   const MergedRows merged(x);
-  const std::int64_t cols = o.y.dim(-1), grain = std::max<std::int64_t>(1, (1 << 14) / cols);
+  const std::int64_t cols = o.y.dim(-1);
   visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     visit_norm_result<T>("merge_layer_norm", o.y.dtype(), [&]<class D>() {
-      cpu::parallel_for(o.y.size() / cols, grain, [&](std::int64_t begin, std::int64_t end) {
-        HEARTH_ISA_CALL(merge_layer_norm_rows, x.data<T>(), merged, o.gamma.data<P>(), o.beta.data<P>(), o.eps,
-                        o.y.data<D>(), o.mean.data<P>(), o.rstd.data<P>(), begin, end - begin);
+      const T* const from = x.data<T>();
+      const P *const gamma = o.gamma.data<P>(), *const beta = o.beta.data<P>();
+      D* const y = o.y.data<D>();
+      P *const means = o.mean.data<P>(), *const rstds = o.rstd.data<P>();
+      const std::int64_t most = rows_in_cache<T>(cols);
+      cpu::parallel_for(o.y.size() / cols, norm_grain(cols), [&](std::int64_t begin, std::int64_t end) {
+        cpu::Scratch scratch;
+        T* const rows = scratch.take<T>(most * cols);
+        for (std::int64_t r = begin; r < end; r += most) {
+          const std::int64_t count = std::min(most, end - r);
+          gather(merged, from, r, count, rows);
+          layer_norm_rows(rows, gamma, beta, o.eps, y + r * cols, means + r, rstds + r, count, cols);
+        }
       });
     });
   });
@@ -103,16 +81,24 @@ void merge_layer_norm_grad(cpu::Stream&, const Tensor& x, const NormGradient& g,
   visit_dtype("merge_layer_norm", x.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
     visit_norm_result<T>("merge_layer_norm", g.dy.dtype(), [&]<class D>() {
-      norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t count, double* sums) {
+      const T* const from = x.data<T>();
+      T* const to = dx.data<T>();
+      const D* const dy = g.dy.data<D>();
+      const P *const gamma = g.gamma.data<P>(), *const means = g.mean.data<P>(), *const rstds = g.rstd.data<P>();
+      norm_grad_pieces(rows, cols, {g.d_gamma, g.d_beta}, [&](std::int64_t begin, std::int64_t piece, double* sums) {
         cpu::Scratch scratch;
-        T* const held = scratch.take<T>(cols);
-        HEARTH_ISA_CALL(merge_layer_norm_grad_rows, x.data<T>(), g.dy.data<D>(), merged, held, g.gamma.data<P>(),
-                        g.mean.data<P>(), g.rstd.data<P>(), dx.data<T>(), scratch.take<P>(2 * cols), sums, begin,
-                        count);
+        T* const gathered = scratch.take<T>(gradient_rows * cols);
+        NormParameterSums<P> parameters(scratch, sums, cols);
+        for (std::int64_t r = begin; r < begin + piece; r += gradient_rows) {
+          const std::int64_t count = std::min(gradient_rows, begin + piece - r);
+          gather(merged, from, r, count, gathered);
+          layer_norm_grad_rows(gathered, dy + r * cols, gamma, means + r, rstds + r, static_cast<const T*>(nullptr),
+                               gathered, parameters, count, r + count == begin + piece);
+          scatter(merged, gathered, r, count, to);
+        }
       });
     });
   });
 }
 
 }  // namespace hearth::kernels
-#endif

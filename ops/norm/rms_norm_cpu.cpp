@@ -78,8 +78,8 @@ void rms_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, double eps, co
     P* const rstds = rstd.data<P>();
     cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
                       [&](std::int64_t begin, std::int64_t end) {
-                        HEARTH_ISA_CALL(rms_norm_rows, in + begin * cols, scale, eps, out + begin * cols, rstds + begin,
-                                        end - begin, cols);
+                        HEARTH_ISA_CALL_FOR(T, rms_norm_rows, in + begin * cols, scale, eps, out + begin * cols,
+                                            rstds + begin, end - begin, cols);
                       });
   });
 }
@@ -94,8 +94,8 @@ void rms_norm_grad(cpu::Stream&, const Tensor& x, const Tensor& dy, const Tensor
     const P *scale = gamma.data<P>(), *rstds = rstd.data<P>();
     norm_grad_pieces(rows, cols, {d_gamma}, [&](std::int64_t begin, std::int64_t count, double* sums) {
       cpu::Scratch scratch;
-      HEARTH_ISA_CALL(rms_norm_grad_rows, values + begin * cols, gradient + begin * cols, scale, rstds + begin,
-                      out + begin * cols, scratch.take<P>(cols), sums, count, cols);
+      HEARTH_ISA_CALL_FOR(T, rms_norm_grad_rows, values + begin * cols, gradient + begin * cols, scale, rstds + begin,
+                          out + begin * cols, scratch.take<P>(cols), sums, count, cols);
     });
   });
 }

@@ -134,7 +134,7 @@ void avg_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
     const T* from = x.data<T>();
     T* into = y.data<T>();
     each_row(s.n, s.p, s.q * s.c, [&](std::int64_t n, std::int64_t p) {
-      HEARTH_ISA_CALL(avg_row, s, p, from + n * s.h * s.w * s.c, into + (n * s.p + p) * s.q * s.c);
+      HEARTH_ISA_CALL_FOR(T, avg_row, s, p, from + n * s.h * s.w * s.c, into + (n * s.p + p) * s.q * s.c);
     });
   });
 }
@@ -145,7 +145,7 @@ void avg_pool2d_grad(cpu::Stream&, const PoolShape& s, const Tensor& dy, const T
     const T* gradient = dy.data<T>();
     T* into = dx.data<T>();
     each_row(s.n, s.h, s.w * s.c, [&](std::int64_t n, std::int64_t row) {
-      HEARTH_ISA_CALL(avg_grad_row, s, row, gradient + n * s.p * s.q * s.c, into + (n * s.h + row) * s.w * s.c);
+      HEARTH_ISA_CALL_FOR(T, avg_grad_row, s, row, gradient + n * s.p * s.q * s.c, into + (n * s.h + row) * s.w * s.c);
     });
   });
 }
@@ -156,14 +156,14 @@ void mean_pixels(cpu::Stream&, std::int64_t pixels, const Tensor& x, const Tenso
   visit_dtype("global_avg_pool", x.dtype(), Floats{}, [&]<class T>() {
     const T* from = x.data<T>();
     T* into = y.data<T>();
-    cpu::parallel_for(y.dim(0) * blocks, rows_a_piece(pixels * channel_block),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t i = begin; i < end; ++i) {
-                          const std::int64_t n = i / blocks, c0 = i % blocks * channel_block;
-                          HEARTH_ISA_CALL(mean_channels, pixels, channels, c0, std::min(channels, c0 + channel_block),
-                                          from + n * pixels * channels, into + n * channels);
-                        }
-                      });
+    cpu::parallel_for(
+        y.dim(0) * blocks, rows_a_piece(pixels * channel_block), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            const std::int64_t n = i / blocks, c0 = i % blocks * channel_block;
+            HEARTH_ISA_CALL_FOR(T, mean_channels, pixels, channels, c0, std::min(channels, c0 + channel_block),
+                                from + n * pixels * channels, into + n * channels);
+          }
+        });
   });
 }
 
@@ -176,7 +176,7 @@ void mean_pixels_grad(cpu::Stream&, std::int64_t pixels, const Tensor& dy, const
     cpu::parallel_for(dy.dim(0), rows_a_piece(pixels * channels), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         T* image = into + n * pixels * channels;
-        HEARTH_ISA_CALL(mean_grad_row, pixels, channels, gradient + n * channels, image);
+        HEARTH_ISA_CALL_FOR(T, mean_grad_row, pixels, channels, gradient + n * channels, image);
         for (std::int64_t i = 1; i < pixels; ++i) std::copy_n(image, channels, image + i * channels);
       }
     });

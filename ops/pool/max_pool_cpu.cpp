@@ -199,8 +199,8 @@ void max_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
       T* into = y.data<T>();
       each_row(s.n, s.p, s.q * s.c, [&](std::int64_t n, std::int64_t p) {
         const std::int64_t at = (n * s.p + p) * s.q * s.c;
-        HEARTH_ISA_CALL(max_row<false>, s, p, from + n * s.h * s.w * s.c, into + at,
-                        kept == nullptr ? nullptr : kept + at);
+        HEARTH_ISA_CALL_FOR(T, max_row<false>, s, p, from + n * s.h * s.w * s.c, into + at,
+                            kept == nullptr ? nullptr : kept + at);
       });
     };
     if (!taps.defined()) return run(static_cast<std::uint8_t*>(nullptr));
@@ -210,7 +210,7 @@ void max_pool2d(cpu::Stream&, const PoolShape& s, const Tensor& x, const Tensor&
 
 template <class T>
 void pool::max_positive_row(const PoolShape& s, std::int64_t p, const T* image, T* y, std::uint8_t* taps) {
-  HEARTH_ISA_CALL(max_row<true>, s, p, image, y, taps);
+  HEARTH_ISA_CALL_FOR(T, max_row<true>, s, p, image, y, taps);
 }
 
 #define HEARTH_INSTANTIATE(T) \

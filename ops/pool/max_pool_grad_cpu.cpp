@@ -268,12 +268,12 @@ void grad_rows(const PoolShape& s, const Range& rows, const Range* columns, cons
   if constexpr (sizeof(Tap) == 1) {
     if (is_stem(s) && rows.first % 2 == 0) {
       for (std::int64_t row = rows.first; row < rows.last; row += 2, dx += 2 * row_size)
-        HEARTH_ISA_CALL(stem_grad_rows, s, row / 2, row + 1 < rows.last, taps, dy, dx);
+        HEARTH_ISA_CALL_FOR(T, stem_grad_rows, s, row / 2, row + 1 < rows.last, taps, dy, dx);
       return;
     }
   }
   for (std::int64_t row = rows.first; row < rows.last; ++row, dx += row_size)
-    HEARTH_ISA_CALL(max_grad_row, s, row, columns, taps, dy, dx);
+    HEARTH_ISA_CALL_FOR(T, max_grad_row, s, row, columns, taps, dy, dx);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ void sum_rows(const In* x, std::int64_t rows, std::int64_t cols, double scale, O
                       [&](std::int64_t begin, std::int64_t end) {
                         for (std::int64_t r = begin; r < end; ++r) {
                           double total = 0;
-                          HEARTH_ISA_CALL(row_sum, x + r * cols, cols, &total);
+                          HEARTH_ISA_CALL_FOR(In, row_sum, x + r * cols, cols, &total);
                           store_scaled(y + r, total, scale);
                         }
                       });
@@ -121,8 +121,8 @@ void sum_rows(const In* x, std::int64_t rows, std::int64_t cols, double scale, O
   std::vector<double> partial(static_cast<std::size_t>(rows * segments));
   cpu::parallel_chunks(rows * segments, [&](std::int64_t task) {
     const std::int64_t begin = task % segments * segment;
-    HEARTH_ISA_CALL(row_sum, x + task / segments * cols + begin, std::min(segment, cols - begin),
-                    &partial[static_cast<std::size_t>(task)]);
+    HEARTH_ISA_CALL_FOR(In, row_sum, x + task / segments * cols + begin, std::min(segment, cols - begin),
+                        &partial[static_cast<std::size_t>(task)]);
   });
   for (std::int64_t r = 0; r < rows; ++r) {
     double total = 0;
@@ -146,7 +146,7 @@ void sum_columns(const In* x, std::int64_t outer, std::int64_t reduced, std::int
     const std::int64_t rows = std::min(segment, reduced - s * segment);
     const In* const from = x + (o * reduced + s * segment) * inner + t * tile;
     double total[tile];
-    HEARTH_ISA_CALL(column_sum, from, rows, cols, inner, total);
+    HEARTH_ISA_CALL_FOR(In, column_sum, from, rows, cols, inner, total);
     if (segments > 1) {
       std::copy_n(total, cols, partial.data() + (o * segments + s) * inner + t * tile);
     } else {
@@ -213,7 +213,7 @@ void extreme(cpu::Stream&, Extreme kind, const Tensor& x, std::int64_t rows, std
         const T* const row = from + r * cols;
         acc_t<T> value{};
         bool has_nan = false;
-        HEARTH_ISA_CALL(row_extreme, row, cols, smallest, &value, &has_nan);
+        HEARTH_ISA_CALL_FOR(T, row_extreme, row, cols, smallest, &value, &has_nan);
         places[r] = first_place(row, cols, value, has_nan);
         if (to != nullptr) to[r] = row[places[r]];
       }

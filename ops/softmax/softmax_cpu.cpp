@@ -109,10 +109,10 @@ void softmax(cpu::Stream&, bool logarithm, const Tensor& x, const Tensor& y) {
     const T* const in = x.data<T>();
     T* const out = y.data<T>();
     over_rows(x, [&](std::int64_t at, std::int64_t rows, std::int64_t cols) {
-      if (logarithm) return HEARTH_ISA_CALL(log_softmax_rows, in + at, out + at, rows, cols);
+      if (logarithm) return HEARTH_ISA_CALL_FOR(T, log_softmax_rows, in + at, out + at, rows, cols);
       cpu::Scratch scratch;
       acc_t<T>* const row = scratch.take<acc_t<T> >(cols);
-      HEARTH_ISA_CALL(softmax_rows, in + at, out + at, row, rows, cols);
+      HEARTH_ISA_CALL_FOR(T, softmax_rows, in + at, out + at, row, rows, cols);
     });
   });
 }
@@ -123,9 +123,9 @@ void softmax_grad(cpu::Stream&, bool logarithm, const Tensor& y, const Tensor& d
     T* const out = dx.data<T>();
     over_rows(y, [&](std::int64_t at, std::int64_t rows, std::int64_t cols) {
       if (logarithm)
-        HEARTH_ISA_CALL(log_softmax_grad_rows, result + at, in + at, out + at, rows, cols);
+        HEARTH_ISA_CALL_FOR(T, log_softmax_grad_rows, result + at, in + at, out + at, rows, cols);
       else
-        HEARTH_ISA_CALL(softmax_grad_rows, result + at, in + at, out + at, rows, cols);
+        HEARTH_ISA_CALL_FOR(T, softmax_grad_rows, result + at, in + at, out + at, rows, cols);
     });
   });
 }
