@@ -34,7 +34,12 @@ elseif(HEARTH_LLD)
   check_linker_flag(CXX -fuse-ld=lld HEARTH_LINKS_WITH_LLD)
 endif()
 
-# The level of optimization of targets that are made from here on, where it is another than -O2.
+# Levels of optimization are chosen for each target and source where the user has not chosen any: -O2, and what
+# HEARTH_LEVEL says for targets that are made from here on.
+set(HEARTH_CHOOSES_LEVELS OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+  set(HEARTH_CHOOSES_LEVELS ON)
+endif()
 define_property(TARGET PROPERTY HEARTH_LEVEL INITIALIZE_FROM_VARIABLE HEARTH_LEVEL)
 
 # Private compile settings of every target of this project; never exported.
@@ -51,7 +56,7 @@ target_compile_options(hearth_settings INTERFACE
   # clang may leave an `omp simd` loop as it is, and takes what std::stable_sort of libstdc++ 12 calls for a call of ours.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed;-Wno-deprecated-declarations>
   # -O3 doubles the time to compile kernels (docs/decisions/0032). What computes little itself has a level of its own.
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:$<IF:$<BOOL:$<TARGET_PROPERTY:HEARTH_LEVEL>>,$<TARGET_PROPERTY:HEARTH_LEVEL>,-O2>>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${HEARTH_CHOOSES_LEVELS}>>:$<IF:$<BOOL:$<TARGET_PROPERTY:HEARTH_LEVEL>>,$<TARGET_PROPERTY:HEARTH_LEVEL>,-O2>>
   # Vector code needs both: errno and floating-point traps are never looked at.
   $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>)
