@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/io/printable.h"
@@ -15,6 +17,8 @@ namespace {
 
 constexpr std::size_t block = 512;
 constexpr std::uint64_t longest_name = 1 << 16, longest_records = 1 << 20;
+// Of zeros behind the last member: writers fill their last record, of 10 KiB by default and of 1 MiB at most in use.
+constexpr std::uint64_t longest_end = (1 << 20) + 2 * block;
 
 using Header = std::span<const std::byte>;
 
@@ -60,8 +64,12 @@ bool is_zero(Header header) {
 /// What an extended header says of the member that follows it.
 struct Extension {
   std::optional<std::string> name;
+  std::optional<std::string> target;  ///< of a link
   std::optional<std::uint64_t> bytes;
 };
+
+/// A member's name as links spell it: "./a//b" is "a/b".
+std::string normal(const std::string& name) { return std::filesystem::path(name).lexically_normal().string(); }
 
 class Scan {
  public:
@@ -75,7 +83,7 @@ class Scan {
       // A copy: what lies behind the header is read through the same window.
       std::array<std::byte, block> header;
       std::ranges::copy(window_.at(at_, block), header.begin());
-      if (is_zero(header)) return;
+      if (is_zero(header)) return require_end();
       require_header(header);
       const std::uint64_t start = at_;
       const char type = static_cast<char>(header[156]);
@@ -83,11 +91,14 @@ class Scan {
       HEARTH_CHECK(DataError, bytes <= file_.size() - start - block, place(), named(header), " of ", bytes,
                    " bytes goes beyond the end of the file at ", file_.size(), ": the file was cut off or damaged");
       at_ = start + block;
-      if (type == 'L' || type == 'x' || type == 'g' || type == 'K') {
+      if (is_extension(type)) {
         extend(type, start, bytes);
       } else {
-        if (type == '0' || type == '\0' || type == '7')
-          visit({extension_.name ? *extension_.name : name_of(header), start, at_, bytes});
+        const std::string name = extension_.name ? *extension_.name : name_of(header);
+        if (const std::optional<Content> content = content_of(header, type, name, start, bytes)) {
+          contents_.insert_or_assign(normal(name), *content);
+          visit({name, start, content->offset, content->bytes});
+        }
         extension_ = {};
       }
       at_ += std::min((bytes + block - 1) / block * block, file_.size() - at_);
@@ -95,6 +106,56 @@ class Scan {
   }
 
  private:
+  struct Content {
+    std::uint64_t offset, bytes;
+  };
+
+  /// Where a member's bytes are: its own, or those of the member that a link names. None of directories and labels.
+  std::optional<Content> content_of(Header header, char type, const std::string& name, std::uint64_t start,
+                                    std::uint64_t bytes) const {
+    if (type == '0' || type == '\0' || type == '7') return Content{at_, bytes};
+    // Directories, GNU tar's with their list too, and the volume's label.
+    if (type == '5' || type == 'D' || type == 'V') return std::nullopt;
+    const auto refuse = [&](const std::string& what) {
+      throw DataError(join_text(file_.name(), ": at offset ", start, ": member \"", printable(name), "\" ", what));
+    };
+    if (type != '1' && type != '2')
+      refuse(type == '3' || type == '4' || type == '6'
+                 ? "is a device or a pipe, not a file: pack the archive without it"
+                 : join_text("has the type '", printable(std::string(1, type)),
+                             "', which is not read: pack the archive in the format of POSIX (tar --format=pax)"));
+    const std::string target = extension_.target ? *extension_.target : std::string(text_of(header, 157, 100));
+    // A hard link names a member; a symbolic link a path from its own folder.
+    const std::string path =
+        type == '1' ? normal(target) : (std::filesystem::path(name).parent_path() / target).lexically_normal().string();
+    const auto found = contents_.find(path);
+    if (found == contents_.end())
+      refuse(join_text("is a ", type == '1' ? "hard" : "symbolic", " link to \"", printable(target),
+                       "\", which is no file before it in the archive: pack the archive with the files that links name "
+                       "(tar --dereference --hard-dereference)"));
+    return found->second;
+  }
+
+  /// Zeros alone follow the end, and not many.
+  void require_end() {
+    const std::uint64_t end = at_, left = file_.size() - end;
+    HEARTH_CHECK(
+        DataError, left <= longest_end, file_.name(), ": the archive ends at offset ", end, ", ", left,
+        " bytes before the end of the file: a download that was not finished, or archives that were joined; fetch "
+        "or pack it again");
+    while (at_ < file_.size()) {
+      const std::size_t count = std::min<std::uint64_t>(std::uint64_t{1} << 16, file_.size() - at_);
+      const std::span<const std::byte> bytes = window_.at(at_, count);
+      const auto other = std::ranges::find_if(bytes, [](std::byte byte) { return byte != std::byte{0}; });
+      HEARTH_CHECK(
+          DataError, other == bytes.end(), file_.name(), ": the archive ends at offset ", end,
+          ", and something else than zeros follows at offset ", at_ + static_cast<std::uint64_t>(other - bytes.begin()),
+          ": archives that were joined, or a hole in the file; list joined archives as shards of their own, or "
+          "fetch the file again");
+      at_ += count;
+    }
+  }
+
   std::string place() const { return join_text(file_.name(), ": at offset ", at_, ": "); }
 
   static std::string name_of(Header header) {
@@ -120,10 +181,15 @@ class Scan {
                               ": the header does not fit its checksum: the file is damaged, or no tar archive"));
   }
 
+  /// A header for the next member: of GNU tar (L, K), of POSIX and of Solaris (x, X), or for all that follow (g).
+  static bool is_extension(char type) {
+    return type == 'L' || type == 'K' || type == 'x' || type == 'X' || type == 'g';
+  }
+
   std::uint64_t size_of(Header header, char type) const {
     HEARTH_CHECK(DataError, type != 'S', place(), named(header),
                  " is sparse, in GNU tar's way, which is not read; pack ", "the archive without --sparse");
-    const bool extends = type == 'x' || type == 'g' || type == 'L' || type == 'K';
+    const bool extends = is_extension(type);
     if (!extends && extension_.bytes) return *extension_.bytes;
     // Links and devices have no bytes, whatever their header says.
     if (type >= '1' && type <= '6') return 0;
@@ -136,17 +202,18 @@ class Scan {
     const std::uint64_t most = type == 'L' || type == 'K' ? longest_name : longest_records;
     HEARTH_CHECK(DataError, bytes <= most, file_.name(), ": at offset ", start, ": an extended header of ", bytes,
                  " bytes; at most ", most, " are read");
-    if (type == 'K' || type == 'g') return;
     const auto content = window_.at(at_, bytes);
     const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
     if (type == 'L')
       extension_.name = std::string(text.substr(0, text.find('\0')));
+    else if (type == 'K')
+      extension_.target = std::string(text.substr(0, text.find('\0')));
     else
-      read_records(text, start);
+      read_records(text, start, type == 'g');
   }
 
-  /// "LENGTH KEY=VALUE\n" again and again.
-  void read_records(std::string_view text, std::uint64_t start) {
+  /// "LENGTH KEY=VALUE\n" again and again; `for_all` members that follow, not for the next one.
+  void read_records(std::string_view text, std::uint64_t start, bool for_all) {
     const auto require = [&](bool sound) {
       HEARTH_CHECK(DataError, sound, file_.name(), ": at offset ", start,
                    ": an extended header (pax) that cannot be read: the file is damaged");
@@ -167,7 +234,11 @@ class Scan {
       const std::size_t equals = record.find('=');
       require(equals != record.npos);
       const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
+      HEARTH_CHECK(DataError, !for_all || (key != "path" && key != "linkpath" && key != "size"), file_.name(),
+                   ": at offset ", start, ": an extended header gives all members that follow one ", key,
+                   ", which is not read: pack the archive anew");
       if (key == "path") extension_.name = std::string(value);
+      if (key == "linkpath") extension_.target = std::string(value);
       if (key == "size") extension_.bytes = digits(value);
       HEARTH_CHECK(DataError, !key.starts_with("GNU.sparse."), file_.name(), ": at offset ", start,
                    ": a sparse member, which is not read; pack the archive without --sparse");
@@ -179,6 +250,7 @@ class Scan {
   FileWindow& window_;
   std::uint64_t at_ = 0;
   Extension extension_;
+  std::unordered_map<std::string, Content> contents_;  ///< by name: what links may name
 };
 
 }  // namespace

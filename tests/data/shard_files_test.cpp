@@ -202,6 +202,86 @@ TEST_F(TarTest, HostileHeadersAreRefusedWithTheirPlace) {
   EXPECT_TRUE(contains(fault(), "no tar archive"));
 }
 
+TEST_F(TarTest, ZerosAloneFollowTheEnd) {
+  const Members sample{{"a.cls", "0"}, {"a.jpg", "xx"}};
+  write(sample);
+  const Bytes whole = bytes_of_file(path);
+  // Another archive behind, what a later write left, a header that was not fetched.
+  Bytes joined = whole;
+  joined.insert(joined.end(), whole.begin(), whole.end());
+  folder.write("train-0.tar", joined);
+  EXPECT_TRUE(
+      contains(fault(), "the archive ends at offset 2048, and something else than zeros follows at offset 3072"));
+  Bytes dirty = whole;
+  dirty.resize(whole.size() + 9000);
+  folder.write("train-0.tar", dirty);
+  EXPECT_EQ(open().train->size(), 1) << "a record that is filled";
+  dirty.back() = 1;
+  folder.write("train-0.tar", dirty);
+  EXPECT_TRUE(contains(fault(), "follows at offset 12071"));
+  write({{"a.cls", "0"}, {"a.jpg", "xx"}, {"b.cls", "0"}, {"b.jpg", "xx"}});
+  Bytes hole = bytes_of_file(path);
+  std::fill_n(hole.begin() + 2048, 512, std::uint8_t{0});
+  folder.write("train-0.tar", hole);
+  EXPECT_TRUE(
+      contains(fault(), "the archive ends at offset 2048, and something else than zeros follows at offset 2560"));
+  // The place for a file that was not fetched to its end.
+  write(sample);
+  fs::resize_file(path, 4 << 20);
+  EXPECT_TRUE(contains(fault(), "4192256 bytes before the end of the file: a download that was not finished"));
+}
+
+TEST_F(TarTest, LinksAreTheFilesThatTheyName) {
+  const auto link = [&](const char* type, const std::string& target) {
+    write({{"set/a.jpg", "picture"}, {"set/a.cls", "0"}, {"set/b.jpg", ""}, {"set/b.cls", "0"}});
+    const std::uint64_t header = scan()[2].header;
+    change_header(header, 157, target);
+    change_header(header, 156, type);
+  };
+  for (const auto& [type, target] :
+       {std::pair{"1", "set/a.jpg"}, {"1", "./set/a.jpg"}, {"2", "a.jpg"}, {"2", "../set/a.jpg"}}) {
+    link(type, target);
+    const auto found = scan();
+    ASSERT_EQ(found.size(), 4u);
+    EXPECT_EQ(found[2].name, "set/b.jpg");
+    EXPECT_EQ(found[2].offset, found[0].offset) << target;
+    EXPECT_EQ(found[2].bytes, 7u);
+    EXPECT_EQ(open().train->size(), 2);
+  }
+  for (const auto& [type, target] :
+       {std::pair{"1", "set/c.jpg"}, {"1", "a.jpg"}, {"2", "set/a.jpg"}, {"2", "/set/a.jpg"}}) {
+    link(type, target);
+    EXPECT_TRUE(contains(fault(), join_text("link to \"", target, "\", which is no file before it"))) << fault();
+  }
+  // A long target has a member of its own.
+  write({{"set/a.jpg", "picture"}, {"x", std::string("set/a.jpg") + '\0'}, {"set/b.jpg", ""}});
+  change_header(1024, 156, "K");
+  change_header(2048, 156, "1");
+  EXPECT_EQ(scan().back().bytes, 7u);
+}
+
+TEST_F(TarTest, WhatIsNoFileIsNamed) {
+  const Members sample{{"a.cls", "0"}, {"a.jpg", "xx"}, {"b", ""}};
+  for (const char* type : {"3", "4", "6"}) {
+    write(sample);
+    change_header(2048, 156, type);
+    EXPECT_TRUE(contains(fault(), "at offset 2048: member \"b\" is a device or a pipe"));
+  }
+  for (const char* type : {"M", "N", "8"}) {
+    write(sample);
+    change_header(2048, 156, type);
+    EXPECT_TRUE(contains(fault(), join_text("has the type '", type, "', which is not read")));
+  }
+  for (const char* type : {"5", "D", "V"}) {
+    write(sample);
+    change_header(2048, 156, type);
+    EXPECT_EQ(open().train->size(), 1);
+  }
+  write({{"pax", "14 path=b.jpg\n"}, {"a.jpg", "xx"}, {"a.cls", "0"}});
+  change_header(0, 156, "g");
+  EXPECT_TRUE(contains(fault(), "gives all members that follow one path"));
+}
+
 TEST_F(TarTest, LongNamesAreThoseOfTheNextMember) {
   write({{"x", std::string("some/long.jpg") + '\0'}, {"short", "xx"}, {"some/long.cls", "0"}});
   change_header(0, 156, "L");
