@@ -14,6 +14,7 @@ struct CsvText {
   std::vector<std::string> names;  ///< of the columns
   std::vector<std::vector<std::string>> rows;
   std::vector<std::int64_t> lines;  ///< in which each row begins, from 1
+  char decimal = '.';               ///< of its numbers
 
   /// "FILE: line 3, column \"age\"", for messages.
   std::string place(std::size_t row, std::size_t column) const;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/printable.h"
 
 namespace hearth::data {
 namespace {
@@ -199,6 +200,23 @@ RawRows chosen(const RawRows& rows, const std::vector<std::int64_t>& which) {
   };
   copy(rows.inputs, result.inputs), copy(rows.targets, result.targets), copy(rows.labels, result.labels);
   return result;
+}
+
+std::string named_columns(const TableFacts& facts) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (const bool is_category : {false, true}) {
+    std::size_t count = 0;
+    for (const Column& column : facts.columns) {
+      if (column.name.empty() || column.is_category != is_category || ++count > most) continue;
+      const char* const kind = is_category ? "categories " : "numbers ";
+      text += count > 1 ? ", " : join_text(text.empty() ? "" : "; ", kind);
+      text += printable(column.name);
+      if (is_category) text += join_text(" (", column.values.size(), " values)");
+    }
+    if (count > most) text += join_text(" and ", count - most, " more");
+  }
+  return text;
 }
 
 Json describe_table(const TableDataset& table) {

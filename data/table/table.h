@@ -88,6 +88,9 @@ void fill_missing(RawRows& rows, const TableFacts& facts, const std::string& sou
 /// Chosen rows, in the given order.
 RawRows chosen(const RawRows& rows, const std::vector<std::int64_t>& which);
 
+/// "numbers size, age; categories colour (3 values)", of a table's inputs; empty for arrays, whose columns have no
+/// names.
+std::string named_columns(const TableFacts& facts);
 /// Counts, columns and the balance of classes, for `hearth data inspect`.
 Json describe_table(const TableDataset& table);
 

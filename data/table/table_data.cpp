@@ -2,7 +2,6 @@
 #include "data/table/table_data.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -13,55 +12,20 @@
 #include "core/error.h"
 #include "data/class_names.h"
 #include "data/order.h"
-#include "data/table/csv.h"
+#include "data/table/csv_columns.h"
 #include "data/table/npy.h"
 
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t most_values = 10'000;
 constexpr double missing_value = std::numeric_limits<double>::quiet_NaN();
 
 using FactsPointer = std::shared_ptr<const TableFacts>;
 
-bool is_missing(const std::string& field) {
-  static const std::set<std::string> texts{"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
-  return texts.contains(field);
-}
-
-constexpr const char* how_to_mark_missing =
-    "leave the field empty (or NA, N/A, NaN, nan, null, NULL, ?) where the value is missing";
-
-/// The number that a field spells; one beyond the largest double is an infinity. Nothing for other text.
-std::optional<double> number_of(const std::string& field) {
-  const std::size_t begin = field.find_first_not_of(' '), end = field.find_last_not_of(' ');
-  if (begin == field.npos) return std::nullopt;
-  const char* first = field.data() + begin;
-  const char* const last = field.data() + end + 1;
-  if (*first == '+' && last - first > 1 && first[1] != '-') ++first;
-  double value = 0;
-  const auto [stop, fault] = std::from_chars(first, last, value);
-  if (stop != last || fault == std::errc::invalid_argument || std::isnan(value)) return std::nullopt;
-  if (fault == std::errc::result_out_of_range) {
-    const std::string_view text(first, last);
-    const std::size_t exponent = text.find_first_of("eE");
-    const bool is_tiny = exponent != text.npos ? text[exponent + 1] == '-' : text.find('.') < 3;
-    return is_tiny ? 0 : std::numeric_limits<double>::infinity();
-  }
-  return value;
-}
-
-bool fits_f32(double number) { return std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max()); }
-
-/// The number in a field that has to be one. DataError with what else would do where it is none.
-double require_number(const CsvText& csv, std::size_t row, std::size_t column, const std::string& remedy) {
-  const std::string& field = csv.rows[row][column];
-  const std::optional<double> number = number_of(field);
-  HEARTH_CHECK(DataError, number.has_value(), csv.place(row, column), ": \"", field, "\" is no number; correct it, ",
-               remedy);
-  HEARTH_CHECK(DataError, fits_f32(*number), csv.place(row, column), ": \"", field,
-               "\" is outside the range of f32, -3.4e38 to 3.4e38; correct or rescale it, ", remedy);
-  return *number;
+CsvText read(const CsvOptions& options, const std::string& path) {
+  CsvText csv = read_csv(path, options.delimiter[0], options.header);
+  csv.decimal = options.decimal[0];
+  return csv;
 }
 
 std::optional<std::int64_t> index_in(const std::vector<std::string>& sorted, const std::string& value) {
@@ -76,38 +40,6 @@ std::size_t column_named(const CsvText& csv, const std::string& name, const char
   for (const std::string& one : csv.names) known += (known.empty() ? "\"" : ", \"") + one + "\"";
   HEARTH_CHECK(DataError, at != csv.names.end(), csv.path, ": has no column \"", name, "\"", key, "; it has ", known);
   return static_cast<std::size_t>(at - csv.names.begin());
-}
-
-/// Whether a column is numbers: all its fields are, or at least nine of ten, whose rest is then taken for faults.
-/// DataError for the first of them; `remedy` says what else than correcting it would do.
-bool is_numbers(const CsvText& csv, std::size_t column, const std::string& remedy) {
-  std::size_t numbers = 0, others = 0;
-  std::optional<std::size_t> first_fault;
-  for (std::size_t row = 0; row < csv.rows.size(); ++row) {
-    const std::string& field = csv.rows[row][column];
-    if (is_missing(field)) continue;
-    const std::optional<double> number = number_of(field);
-    ++(number ? numbers : others);
-    if (!first_fault && (!number || !fits_f32(*number))) first_fault = row;
-  }
-  if (numbers < 9 * others) return false;
-  if (!first_fault) return true;
-  const std::string share =
-      others == 0 ? "" : join_text("; ", numbers, " of the ", numbers + others, " values of the column are numbers");
-  (void)require_number(csv, *first_fault, column, remedy + share);
-  return true;
-}
-
-std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const std::vector<std::int64_t>& rows) {
-  std::set<std::string> values;
-  for (const std::int64_t row : rows) {
-    const std::string& field = csv.rows[static_cast<std::size_t>(row)][column];
-    if (!is_missing(field)) values.insert(field);
-    HEARTH_CHECK(DataError, values.size() <= most_values, csv.path, ": column \"", csv.names[column],
-                 "\" has more than ", most_values,
-                 " different strings, which are no categories; name it in data.ignore");
-  }
-  return {values.begin(), values.end()};
 }
 
 /// The columns that are inputs, in the order of the options or of the table.
@@ -143,11 +75,12 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
   std::int64_t width = 0;
   for (const std::size_t at : input_columns(csv, options)) {
     Column column{.name = csv.names[at]};
+    const bool is_declared = std::ranges::count(options.categories, column.name) > 0;
     column.is_category =
-        std::ranges::count(options.categories, column.name) > 0 ||
+        is_declared ||
         !is_numbers(csv, at,
                     join_text(how_to_mark_missing, ", or name the column in data.categories if its values are names"));
-    if (column.is_category) column.values = values_of(csv, at, train);
+    if (column.is_category) column.values = values_of(csv, at, train, is_declared);
     width += column.is_category ? static_cast<std::int64_t>(column.values.size()) : 1;
     facts.columns.push_back(std::move(column));
   }
@@ -158,7 +91,8 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
                         (options.target_type == TargetType::by_content &&
                          !is_numbers(csv, target, "or set data.target_type to \"category\" if its values are classes"));
   if (is_class)
-    facts.classes = options.classes.empty() ? values_of(csv, target, train) : distinct_classes(options.classes);
+    facts.classes = options.classes.empty() ? values_of(csv, target, train, options.target_type == TargetType::category)
+                                            : distinct_classes(options.classes);
   return facts;
 }
 
@@ -247,7 +181,7 @@ void describe_tables(Fields<T>& fields) {
   fields.choice(
       "target_type", &TableOptions::target_type,
       {{"auto", TargetType::by_content}, {"number", TargetType::number}, {"category", TargetType::category}},
-      "Numbers for regression, or a class. auto: a class where more than a tenth of the column are no numbers, or the "
+      "Numbers for regression, or a class. auto: a class where more than half of the column are no numbers, or the "
       "array has integers.");
   fields.text("classes", &TableOptions::classes, {}, "Names by label; [] for what the training split has, sorted.");
   fields.choice("missing", &TableOptions::missing,
@@ -370,13 +304,21 @@ void describe(Fields<CsvOptions>& fields) {
   fields.text("test", &CsvOptions::test, "File of the test split; empty: rows by test_fraction.");
   fields.text("target", &CsvOptions::target, "Column that is predicted.").required();
   fields.text("columns", &CsvOptions::columns, {}, "Columns that are inputs; []: all but the target and the ignored.");
-  fields.text("categories", &CsvOptions::categories, {},
-              "Columns whose numbers are names of categories. Columns of which more than a tenth are other strings are "
-              "categories anyway.");
+  fields.text(
+      "categories", &CsvOptions::categories, {},
+      "Columns whose values are names of categories, though they are numbers or mostly differ. Columns of which more "
+      "than half are other strings are categories anyway.");
   fields.text("ignore", &CsvOptions::ignore, {}, "Columns that are passed over.");
   fields.text("delimiter", &CsvOptions::delimiter, "Character between fields; \"\\t\" for tabs.");
+  fields.choice("decimal", &CsvOptions::decimal, {".", ","},
+                "What stands before the fraction of a number. Separators of thousands are not read.");
   fields.boolean("header", &CsvOptions::header, "Whether the first row has names; without, they are 0, 1, ...");
-  fields.rule([](const CsvOptions& o) { return o.delimiter.size() != 1 ? "delimiter is one character" : ""; });
+  fields.rule([](const CsvOptions& o) {
+    return o.delimiter.size() != 1    ? "delimiter is one character"
+           : o.delimiter == o.decimal ? "decimal and delimiter are two characters; tables with a decimal comma have "
+                                        "\";\" or \"\\t\" between fields"
+                                      : "";
+  });
 }
 
 void describe(Fields<ArraysOptions>& fields) {
@@ -398,7 +340,7 @@ void describe(Fields<ArraysOptions>& fields) {
 }
 
 Splits csv_data(const CsvOptions& options, const FactsPointer& known) {
-  const CsvText csv = read_csv(options.path, options.delimiter[0], options.header);
+  const CsvText csv = read(options, options.path);
   const Drawn drawn =
       draw(static_cast<std::int64_t>(csv.rows.size()), options.valid.empty() ? options.valid_fraction : 0,
            options.test.empty() ? options.test_fraction : 0, options.split_seed, options.path);
@@ -408,9 +350,7 @@ Splits csv_data(const CsvOptions& options, const FactsPointer& known) {
   if (!known) learn_columns(train, options.missing, options.standardize, facts);
   const auto shared = std::make_shared<const TableFacts>(std::move(facts));
   const SplitMaker make(shared);
-  const auto file = [&](const std::string& path) {
-    return make(rows_of(read_csv(path, options.delimiter[0], options.header), *shared, true), path);
-  };
+  const auto file = [&](const std::string& path) { return make(rows_of(read(options, path), *shared, true), path); };
   return {make(std::move(train), options.path),
           options.valid.empty() ? make(chosen(rows, drawn.valid), options.path) : file(options.valid),
           options.test.empty() ? make(chosen(rows, drawn.test), options.path) : file(options.test)};
@@ -450,7 +390,7 @@ TablePointer open_rows(const Datasets::Component& data, const FactsPointer& fact
                        bool with_targets) {
   RawRows rows;
   if (const auto* const csv = data.options<CsvOptions>()) {
-    const CsvText text = read_csv(path, csv->delimiter[0], csv->header);
+    const CsvText text = read(*csv, path);
     rows = rows_of(text, *facts, with_targets && std::ranges::count(text.names, facts->target) > 0);
   } else {
     HEARTH_CHECK(UsageError, data.options<ArraysOptions>() != nullptr, path, ": the run was trained on no table");

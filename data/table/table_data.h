@@ -32,6 +32,7 @@ struct CsvOptions : TableOptions {
   std::vector<std::string> columns{}, categories{}, ignore{};
   std::string delimiter = ",";
   bool header = true;
+  std::string decimal = ".";
 };
 
 struct ArraysOptions : TableOptions {

@@ -23,6 +23,8 @@ SampleInputs::SampleInputs(const char* task, const data::DataSplits& data, std::
   const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
   HEARTH_CHECK(ConfigError, samples != nullptr, "/task/type: ", task,
                " is of a data::SampleDataset, which the data are not; name another task");
+  if (const auto* const table = dynamic_cast<const data::TableDataset*>(samples))
+    columns_ = data::named_columns(table->facts());
   const data::TensorSample example = samples->example();
   HEARTH_CHECK(ConfigError, !example.empty(), "/task/type: ", task, ": the training data has no samples");
   first_ = samples->collate({example});
@@ -71,7 +73,7 @@ std::string SampleInputs::describe() const {
   std::string text;
   for (const std::string& name : names_)
     text += join_text(text.empty() ? "" : ", ", name, " ", shape_of_sample(first_[name]));
-  return text;
+  return columns_.empty() ? text : join_text(text, ": ", columns_);
 }
 
 }  // namespace hearth::train

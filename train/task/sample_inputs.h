@@ -28,11 +28,12 @@ class HEARTH_API SampleInputs {
   models::InputInfo info() const;
   /// ConfigError for a model of images where the first input is none.
   void require_fitting_model(const RunConfig& config) const;
-  /// "x [2], y [3]": inputs of a sample.
+  /// "x [2], y [3]": inputs of a sample; of a table with what each column was taken for.
   std::string describe() const;
 
  private:
   std::vector<std::string> names_;
+  std::string columns_;  ///< of a table, in words
   data::Batch first_;
 };
 
