@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/file.h"
+#include "data/formats/folder_layout.h"
 #include "data/source_bytes.h"
 
 namespace hearth::data {
@@ -101,6 +102,7 @@ class Walk {
       if (!visited_.insert({status.st_dev, status.st_ino}).second) return;
     }
     for (const SourceEntry& entry : list_source(folder)) {
+      if (is_helper_name(entry.name)) continue;
       const std::string path = name_in(folder, entry.name);
       if (entry.kind == SourceEntry::Kind::folder) {
         enter(path);
@@ -134,7 +136,7 @@ bool is_folder(const std::string& name) {
 std::vector<std::string> class_folders(const std::string& root) {
   std::vector<std::string> names;
   for (const SourceEntry& entry : list_source(root))
-    if (!entry.name.starts_with('.') && entry.kind == SourceEntry::Kind::folder) names.push_back(entry.name);
+    if (!is_helper_name(entry.name) && entry.kind == SourceEntry::Kind::folder) names.push_back(entry.name);
   HEARTH_CHECK(DataError, !names.empty(), root, ": has no class folders; wanted is ", root, "/CLASS/IMAGE.jpg or .png");
   return names;
 }
@@ -142,7 +144,7 @@ std::vector<std::string> class_folders(const std::string& root) {
 class ImageFolder : public ImageDataset {
  public:
   ImageFolder(const std::string& root, const ImageFolderOptions& options, const std::vector<std::string>& classes,
-              const std::string& beside)
+              const std::string& beside, const std::vector<std::string>& left_out)
       : root_(root),
         prefix_(name_in(root, "").size()),
         fails_(options.on_error == OnFault::fail),
@@ -168,6 +170,8 @@ class ImageFolder : public ImageDataset {
     HEARTH_CHECK(DataError, !files_.empty(), root, ": has no JPEG, PNG, WebP or BMP file");
     warn_of_loose_images(root, warnings_);
     if (beside != root) warn_of_loose_images(beside, warnings_);
+    for (const std::string& name : left_out)
+      warnings_.add(name_in(beside, name) + ": is no folder of a split (train, valid, test), and is left out");
     turned_.resize(files_.size());
     if (room_ > 0) cache_.resize(files_.size());
   }
@@ -311,26 +315,15 @@ class ImageFolder : public ImageDataset {
   mutable std::int64_t room_;
 };
 
-/// `beside` is where images that belong to no class are looked for.
+/// `beside` is where images that belong to no class are looked for, and folders lie that are `left_out`.
 ImageDatasetPointer open_folder(const std::string& root, const ImageFolderOptions& options,
-                                const std::vector<std::string>& classes, const std::string& beside) {
+                                const std::vector<std::string>& classes, const std::string& beside,
+                                const std::vector<std::string>& left_out = {}) {
   HEARTH_CHECK(ConfigError, options.shrink_to >= 0, "image_folder: shrink_to is ", options.shrink_to,
                "; give the shorter side in pixels, or 0 to leave images as they are");
   HEARTH_CHECK(ConfigError, options.decode_bytes > 0, "image_folder: decode_bytes is ", options.decode_bytes,
                "; give the memory that decoding one image may take");
-  return std::make_shared<ImageFolder>(root, options, classes, beside);
-}
-
-/// DataError where all classes have the names of splits, as of folders Train and Test.
-void require_no_splits(const std::string& root, const std::vector<std::string>& classes) {
-  const auto is_split = [](std::string name) {
-    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    constexpr std::string_view known[] = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"};
-    return std::find(std::begin(known), std::end(known), name) != std::end(known);
-  };
-  HEARTH_CHECK(DataError, !std::all_of(classes.begin(), classes.end(), is_split), root, ": its classes would be ",
-               join_text(classes.front(), classes.size() > 1 ? ", " : "", classes.size() > 1 ? classes[1] : ""),
-               "; name the folders of splits train, valid (or val) and test, all in lower case");
+  return std::make_shared<ImageFolder>(root, options, classes, beside, left_out);
 }
 
 }  // namespace
@@ -352,25 +345,16 @@ std::vector<std::string> image_files(const std::string& folder) {
 }
 
 ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
-  const auto folder = [&](const char* name) -> std::string {
-    return is_folder(name_in(root, name)) ? name_in(root, name) : std::string();
-  };
   HEARTH_CHECK(DataError, is_folder(root), root, ": no such folder");
-  const std::string train = folder("train");
   ImageSplits splits;
   splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's
-  if (train.empty()) {
-    splits.train = image_folder(root, options);
-    require_no_splits(root, splits.train->class_names());
-    return splits;
-  }
-  splits.train = open_folder(train, options, {}, root);
-  for (const char* name : {"val", "valid", "validation"}) {
-    if (!splits.valid && !folder(name).empty()) {
-      splits.valid = image_folder(folder(name), options, splits.train->class_names());
-    }
-  }
-  if (!folder("test").empty()) splits.test = image_folder(folder("test"), options, splits.train->class_names());
+  const SplitFolders folders = find_split_folders(root);
+  const std::string train = folders.train.empty() ? root : name_in(root, folders.train);
+  const std::vector<std::string> classes = class_folders(train);
+  require_class_folders(train, classes);
+  splits.train = open_folder(train, options, classes, root, folders.others);
+  if (!folders.valid.empty()) splits.valid = image_folder(name_in(root, folders.valid), options, classes);
+  if (!folders.test.empty()) splits.test = image_folder(name_in(root, folders.test), options, classes);
   return splits;
 }
 

@@ -39,8 +39,9 @@ HEARTH_API void describe(Fields<ImageFolderData>& fields);
 HEARTH_API ImageFolderOptions folder_options(const Datasets::Component& data);
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;
 /// files are found by .jpg, .jpeg, .png, .webp or .bmp, in any case. Images of other kinds (.gif, .tiff ...), and those
-/// that lie beside the class folders, are left out with a warning each; other files are ignored. Links are followed,
-/// but no folder is entered twice within a class, so loops end. With `classes` given, folders must be among them.
+/// that lie beside the class folders, are left out with a warning each; other files, hidden ones, and folders that
+/// programs leave beside data are ignored. Links are followed, but no folder is entered twice within a class, so loops
+/// end. With `classes` given, folders must be among them.
 HEARTH_API ImageDatasetPointer image_folder(const std::string& root, const ImageFolderOptions& options,
                                             const std::vector<std::string>& classes = {});
 
@@ -51,8 +52,9 @@ HEARTH_API ImageDatasetPointer image_file(const std::string& path, const ImageFo
 /// it cannot be listed; DataError for a link to nothing.
 HEARTH_API std::vector<std::string> image_files(const std::string& folder);
 
-/// Parts by folder: root/train with, where present, root/val (or valid, validation) and root/test; or, without
-/// root/train, root itself as one set.
+/// Parts by folder: root/train with, where present, root/val (or valid, validation, dev) and root/test, in any case;
+/// or, without these, root itself as one set. Other folders beside them are left out with a warning. DataError for what
+/// is ambiguous, see folder_layout.h, and for one class alone.
 HEARTH_API ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options);
 
 }  // namespace hearth::data

@@ -94,7 +94,8 @@ TEST(DescribedData, ImagesOfTheSetsSizeAreDecodedAsTheSetHasThem) {
   image.reshape(200, 160, 3);
   Random random(2, 0);
   for (auto& value : image.pixels) value = static_cast<std::uint8_t>(random.below(256));
-  for (const char* name : {"own/train/a/0.jpg", "own/test/a/0.jpg"}) folder.write(name, encode_jpeg(image, 95));
+  for (const char* name : {"own/train/a/0.jpg", "own/train/b/0.jpg", "own/test/a/0.jpg"})
+    folder.write(name, encode_jpeg(image, 95));
   image.reshape(180, 160, 3);
   folder.write("other/test/a/0.jpg", encode_jpeg(image, 95));
   const Json config = node(R"({"type": "image_folder", "workers": 0, "augment": {"image_size": 24}})");

@@ -116,7 +116,8 @@ TEST_F(ImageFolderTest, BrokenFilesAreSkippedAndCountedOnce) {
 }
 
 TEST_F(ImageFolderTest, TheEarlierAndTheLaterPolicyAreOne) {
-  for (int i = 0; i < 8; ++i) put("train/a/" + std::to_string(i) + ".png", static_cast<std::uint8_t>(10 + i));
+  for (int i = 0; i < 8; ++i)
+    put(join_text("train/", i < 6 ? "a/" : "b/", i, ".png"), static_cast<std::uint8_t>(10 + i));
   folder.write("train/a/3.png", {'n', 'o'});
   for (const char* policy :
        {R"("on_error": "skip")", R"("bad_samples": "skip")", R"("bad_samples": {"policy": "skip", "budget": null})"}) {
@@ -170,6 +171,7 @@ TEST_F(ImageFolderTest, ImagesThatAreLeftOutAreNamed) {
       return contains(text, part);
     })) << part;
   put("parts/train/a/1.png", 1);
+  put("parts/train/b/1.png", 1);
   folder.write("parts/loose.jpg", {'x'});
   folder.write("parts/train/loose.webp", {'x'});
   EXPECT_EQ(image_folder_splits(folder / "parts", {}).train->warnings().count, 2);
@@ -222,13 +224,53 @@ TEST_F(ImageFolderTest, PartsByFolder) {
   EXPECT_TRUE(contains(error_message<DataError>([&] { image_folder(folder / "train/a", {}); }), "no class folders"));
 }
 
-TEST_F(ImageFolderTest, SplitsOfOtherNamesAreNoClasses) {
-  put("Train/a/1.png", 1);
-  put("Test/a/1.png", 2);
-  const std::string message = error_message<DataError>([&] { image_folder_splits(folder.path(), {}); });
-  EXPECT_PRED2(contains, message, "its classes would be Test, Train; name the folders of splits train, valid");
-  put("Bus/1.png", 3);
-  EXPECT_EQ(image_folder_splits(folder.path(), {}).train->classes(), 3) << "a train is a vehicle too";
+TEST_F(ImageFolderTest, SplitsAreNamedInAnyCase) {
+  const auto fault = [&] { return error_message<DataError>([&] { image_folder_splits(folder.path(), {}); }); };
+  for (const char* name : {"Train/a/1.png", "Train/b/1.png", "Test/a/1.png", "VAL/b/1.png"}) put(name, 1);
+  put("extra/a/1.png", 1);
+  const ImageSplits splits = image_folder_splits(folder.path(), {});
+  EXPECT_EQ(splits.train->class_names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(splits.valid->label(0), 1);
+  EXPECT_EQ(splits.test->size(), 1);
+  ASSERT_EQ(splits.train->warnings().count, 1);
+  EXPECT_PRED2(contains, splits.train->warnings().first[0],
+               "extra: is no folder of a split (train, valid, test), and is left out");
+  put("valid/a/1.png", 1);
+  EXPECT_PRED2(contains, fault(), "VAL and valid are folders of the same split");
+  fs::remove_all(folder / "valid");
+  fs::remove_all(folder / "Train");
+  EXPECT_PRED2(contains, fault(), "has a folder VAL and none named train");
+}
+
+TEST_F(ImageFolderTest, FoldersThatAreNoClassesAreRefused) {
+  const auto fault = [&](const std::vector<std::string>& names) {
+    fs::remove_all(folder / "set");
+    for (const std::string& name : names) put("set/" + name + "/1.png", 1);
+    return error_message<DataError>([&] { image_folder_splits(folder / "set", {}); });
+  };
+  EXPECT_PRED2(contains, fault({"seg_train/a", "seg_test/a"}), "which look like splits; name these folders train");
+  EXPECT_PRED2(contains, fault({"flowers/a", "flowers/b"}), "one class folder, flowers, and a classifier needs two");
+  EXPECT_PRED2(contains, fault({"flowers/a", "flowers/b"}),
+               "if the classes or the splits are in it, give " + (folder / "set/flowers").string());
+  EXPECT_PRED2(contains, fault({"train/a"}), "set/train: has one class folder, a,");
+  EXPECT_PRED2(contains, fault({"images", "masks"}),
+               "its classes would be images and masks, which look like images and");
+  EXPECT_PRED2(contains, fault({"batch1/cat", "batch1/dog", "batch2/cat", "batch2/dog"}),
+               "all have folders cat, dog in them");
+  put("parts/a/left/1.png", 1);
+  for (const char* name : {"a/right", "b/left", "c", "training_ground"}) put(join_text("parts/", name, "/1.png"), 1);
+  EXPECT_EQ(image_folder_splits(folder / "parts", {}).train->classes(), 4) << "one word of a split is a class";
+}
+
+TEST_F(ImageFolderTest, FoldersOfProgramsAreNoData) {
+  put("a/1.png", 1);
+  put("b/1.png", 2);
+  for (const char* name : {".ipynb_checkpoints/1.png", "__MACOSX/a/1.png", "@eaDir/1.png", "a/.ipynb_checkpoints/1.png",
+                           "a/@eaDir/1.png/SYNO_1.png", "b/._1.png"})
+    put(name, 9);
+  const ImageSplits splits = image_folder_splits(folder.path(), {});
+  EXPECT_EQ(splits.train->class_names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(levels(*splits.train), (std::vector<int>{1, 2}));
 }
 
 TEST_F(ImageFolderTest, TheCacheChangesNothing) {

@@ -196,10 +196,11 @@ TEST(DataRegistryTest, NamesThatNoCheckpointCouldKeepAreRefused) {
   images.set("path", (folder / "images").string());
   // U+00E9 in UTF-8, and the same letter in Latin-1.
   put("caf\xc3\xa9");
+  put("bar");
   EXPECT_NO_THROW(make_data(images));
   put("zo\xe9");
   EXPECT_PRED2(contains, error_message<DataError>([&] { make_data(images); }),
-               "images: the name of class 1, \"zo\xe9\", is not UTF-8 from byte 3 on");
+               "images: the name of class 2, \"zo\xe9\", is not UTF-8 from byte 3 on");
 
   const std::string lines = "zo\xe9\tab\ncat\tba\n";
   Json sequences = node(R"({"type": "labelled_text", "length": 8})");
@@ -258,7 +259,7 @@ TEST(DataRegistryTest, OneFileIsPreparedAsItsSetIs) {
   Image image;
   image.reshape(50, 90, 3);
   for (std::size_t p = 0; p < image.pixels.size(); ++p) image.pixels[p] = static_cast<std::uint8_t>(p * 37 % 251);
-  for (const char* name : {"train/a", "test/a"}) {
+  for (const char* name : {"train/a", "train/b", "test/a"}) {
     std::filesystem::create_directories(folder / name);
     for (const char* file : {"/1.png", "/2.png"}) write_png(folder / (std::string(name) + file), image);
   }

@@ -180,6 +180,8 @@ TEST_F(HostileFiles, Images) {
 #endif
   config_of("folder.json", R"({"type": "image_folder", "path": "images", "valid_fraction": 0, "test_fraction": 0})",
             small_mlp);
+  fs::create_directories(folder_ / "images/b");
+  fs::copy_file(test::source_dir() + "/tests/golden/images/rgb.bmp", folder_ / "images/b/1.bmp");
   put("images/a/1.png", "no image");
   expect_refused({"image", "images/a/1.png", {"data", "verify", "folder.json"}, {Trap::large, Trap::zeros}});
 }
