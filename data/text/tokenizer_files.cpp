@@ -2,6 +2,7 @@
 // Reading tokenizer.json, vocab.txt, vocab.json with merges.txt, and SentencePiece models. What a file asks for and
 // this library does not do is refused by name: ids that are nearly right are worse than none.
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <optional>
 
@@ -191,19 +192,134 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-/// What a vocab.txt does not tell, as transformers writes it beside one.
-WordPieceOptions options_beside(const std::string& path, std::optional<bool> lower_case) {
-  WordPieceOptions options;
-  const std::string beside = (fs::path(path).parent_path() / "tokenizer_config.json").string();
-  if (find_source(beside)) {
-    const Json document = read_document(beside);
-    HEARTH_CHECK(DataError, document.is_object(), beside, ": ", document.describe(), "; an object was expected");
-    const Section root{&document, beside};
-    options.lower_case = root["do_lower_case"].flag(options.lower_case);
-    options.handle_chinese_chars = root["tokenize_chinese_chars"].flag(options.handle_chinese_chars);
-    if (const Section accents = root["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
+/// What transformers writes beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json.
+/// What they say of ids is read or refused by name.
+class Companions {
+ public:
+  explicit Companions(const std::string& vocabulary) : folder_(fs::path(vocabulary).parent_path()) {
+    config_ = document("tokenizer_config.json");
+    refuse_unless_empty("never_split");
+    const Section basic = config()["do_basic_tokenize"];
+    HEARTH_CHECK(DataError, basic.flag(true), basic.where, ": false is not supported");
   }
-  options.lower_case = lower_case.value_or(options.lower_case);
+
+  /// tokenizer_config.json; absent keys where there is none.
+  Section config() const { return {config_ ? &*config_ : nullptr, name_of("tokenizer_config.json")}; }
+
+  /// The tokens that stand whole: those of the files, and the usual ones that the vocabulary has. `folds_case`: the
+  /// tokenizer changes letters before it looks for tokens that are not special.
+  std::vector<AddedToken> tokens(const Vocabulary& vocabulary, const std::vector<AddedToken>& usual, bool folds_case) {
+    for (const AddedToken& token : usual)
+      if (const auto id = vocabulary.find(token.content)) put(token).id = *id;
+    if (const Section decoder = config()["added_tokens_decoder"]; !decoder.absent())
+      for (const JsonMember& member : decoder.node->members())
+        put_described({&member.value, decoder.where + "/" + member.key}, to_id(member.key, decoder), folds_case);
+    if (const std::optional<Json> added = document("added_tokens.json"))
+      for (const JsonMember& member : added->members())
+        put_plain(member.key, {&member.value, name_of("added_tokens.json") + "/" + member.key}, folds_case);
+    const std::optional<Json> map = document("special_tokens_map.json");
+    put_special({map ? &*map : nullptr, name_of("special_tokens_map.json")}, vocabulary);
+    put_special(config(), vocabulary);
+    return std::move(tokens_);
+  }
+
+ private:
+  std::string name_of(const char* name) const { return (folder_ / name).string(); }
+
+  std::optional<Json> document(const char* name) const {
+    if (!find_source(name_of(name))) return std::nullopt;
+    Json read = read_document(name_of(name));
+    HEARTH_CHECK(DataError, read.is_object(), name_of(name), ": ", read.describe(), "; an object was expected");
+    return read;
+  }
+
+  void refuse_unless_empty(const char* key) const {
+    const Section part = config()[key];
+    HEARTH_CHECK(DataError, part.absent() || (part.node->is_array() && part.node->size() == 0), part.where, ": ",
+                 part.absent() ? "" : part.node->describe(), " is not supported");
+  }
+
+  static std::int32_t to_id(const std::string& text, const Section& where) {
+    std::int32_t id = -1;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    HEARTH_CHECK(DataError, error == std::errc() && stop == text.data() + text.size() && id >= 0, where.where, ": '",
+                 text, "' is no id");
+    return id;
+  }
+
+  AddedToken& put(const AddedToken& token) {
+    const auto found = std::ranges::find(tokens_, token.content, &AddedToken::content);
+    if (found != tokens_.end()) return *found;
+    return tokens_.emplace_back(token);
+  }
+
+  /// Case or accents that the tokenizer takes off before it looks for such a token would hide it.
+  static void require_plain(const std::string& content, const Section& where, bool folds_case) {
+    const bool is_plain = std::ranges::all_of(
+        content, [](char c) { return static_cast<unsigned char>(c) < 128 && (c < 'A' || c > 'Z'); });
+    HEARTH_CHECK(
+        DataError, !folds_case || is_plain, where.where, ": '", content,
+        "' is looked for in the normalised text, which is not supported; write the tokenizer as tokenizer.json, "
+        "or mark the token as special");
+  }
+
+  void put_described(const Section& entry, std::int32_t id, bool folds_case) {
+    const std::string content = entry["content"].text();
+    AddedToken& token = put({content, id});
+    HEARTH_CHECK(DataError, token.id == id, entry.where, ": '", content, "' has the id ", token.id, " elsewhere");
+    token.special = entry["special"].flag(false);
+    token.lstrip = entry["lstrip"].flag(false);
+    token.rstrip = entry["rstrip"].flag(false);
+    HEARTH_CHECK(DataError, !entry["single_word"].flag(false), entry.where, ": '", content,
+                 "' is single_word, which is not supported");
+    if (!token.special && entry["normalized"].flag(true)) require_plain(content, entry, folds_case);
+  }
+
+  void put_plain(const std::string& content, const Section& entry, bool folds_case) {
+    const std::int64_t id = entry.integer(-1);
+    HEARTH_CHECK(DataError, id >= 0 && id <= INT32_MAX, entry.where, ": ", id, " is no id");
+    const bool is_new = std::ranges::find(tokens_, content, &AddedToken::content) == tokens_.end();
+    AddedToken& token = put({.content = content, .id = static_cast<std::int32_t>(id), .special = false});
+    HEARTH_CHECK(DataError, token.id == id, entry.where, ": ", id, ", and ", token.id, " elsewhere");
+    if (is_new) require_plain(content, entry, folds_case);
+  }
+
+  /// "mask_token", "additional_special_tokens" and the like: a string, an object with its attributes, or a list of
+  /// them.
+  void put_special(const Section& root, const Vocabulary& vocabulary) {
+    for (const char* key : {"unk_token", "bos_token", "eos_token", "sep_token", "cls_token", "pad_token", "mask_token"})
+      if (const Section part = root[key]; !part.absent()) mark_special(part, vocabulary);
+    if (const Section list = root["additional_special_tokens"]; !list.absent())
+      for (const Json& node : list.items()) mark_special({&node, list.where}, vocabulary);
+  }
+
+  void mark_special(const Section& part, const Vocabulary& vocabulary) {
+    const bool has_attributes = part.node->is_object();
+    const std::string content = has_attributes ? part["content"].text() : part.text();
+    const auto known = std::ranges::find(tokens_, content, &AddedToken::content);
+    const auto id = vocabulary.find(content);
+    HEARTH_CHECK(DataError, known != tokens_.end() || id, part.where, ": '", content,
+                 "' is in neither the vocabulary nor added_tokens.json");
+    AddedToken& token = known != tokens_.end() ? *known : put({content, *id});
+    token.special = true;
+    if (!has_attributes) return;
+    token.lstrip = part["lstrip"].flag(token.lstrip);
+    token.rstrip = part["rstrip"].flag(token.rstrip);
+    HEARTH_CHECK(DataError, !part["single_word"].flag(false), part.where, ": '", content,
+                 "' is single_word, which is not supported");
+  }
+
+  fs::path folder_;
+  std::optional<Json> config_;
+  std::vector<AddedToken> tokens_;
+};
+
+/// What a vocab.txt does not tell.
+WordPieceOptions wordpiece_options(const Section& config, std::optional<bool> lower_case) {
+  WordPieceOptions options;
+  options.lower_case = lower_case.value_or(config["do_lower_case"].flag(options.lower_case));
+  options.handle_chinese_chars = config["tokenize_chinese_chars"].flag(options.handle_chinese_chars);
+  if (const Section accents = config["strip_accents"]; !accents.absent()) options.strip_accents = accents.flag(true);
   return options;
 }
 
@@ -220,10 +336,13 @@ TokenizerPointer read_vocab_json(const std::string& path) {
     merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   }
   Vocabulary vocabulary(read_document(path), path);
-  std::vector<AddedToken> added;
-  for (const char* name : {"<pad>", "<unk>", "<s>", "</s>", "<mask>", "<|endoftext|>"})
-    if (const auto id = vocabulary.find(name)) added.push_back({name, *id});
-  return std::make_shared<BytePairTokenizer>(std::move(vocabulary), merges, std::move(added), BpeOptions{}, path);
+  Companions companions(path);
+  const BpeOptions options{.add_prefix_space = companions.config()["add_prefix_space"].flag(false)};
+  // RoBERTa and its relatives take the blank before a mask, whatever their files say.
+  std::vector<AddedToken> added = companions.tokens(
+      vocabulary, {{"<pad>"}, {"<unk>"}, {"<s>"}, {"</s>"}, {.content = "<mask>", .lstrip = true}, {"<|endoftext|>"}},
+      false);
+  return std::make_shared<BytePairTokenizer>(std::move(vocabulary), merges, std::move(added), options, path);
 }
 
 }  // namespace
@@ -247,10 +366,10 @@ TokenizerPointer parse_tokenizer(const Json& document, const std::string& name) 
 
 TokenizerPointer read_vocab_txt(const std::string& path, std::optional<bool> lower_case) {
   Vocabulary vocabulary(lines_of(path), path);
-  std::vector<AddedToken> added;
-  for (const char* name : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
-    if (const auto id = vocabulary.find(name)) added.push_back({name, *id});
-  const WordPieceOptions options = options_beside(path, lower_case);
+  Companions companions(path);
+  const WordPieceOptions options = wordpiece_options(companions.config(), lower_case);
+  std::vector<AddedToken> added =
+      companions.tokens(vocabulary, {{"[PAD]"}, {"[UNK]"}, {"[CLS]"}, {"[SEP]"}, {"[MASK]"}}, options.lower_case);
   return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), std::move(added), options, path);
 }
 

@@ -171,6 +171,8 @@ TEST(TokenizerTest, VocabularyAndMergesBesideIt) {
   for (const Json& merge : document.at("model").at("merges").items())
     merges += merge.at(0).as_string() + " " + merge.at(1).as_string() + "\n";
   write_file_synced(path / "merges.txt", merges);
+  // A mask takes the blank before it where the files do not say otherwise.
+  write_file_synced(path / "special_tokens_map.json", R"({"mask_token": {"content": "<mask>", "lstrip": false}})");
   expect_answers(*read_tokenizer(folder.path()), "bpe_answers.json");
   write_file_synced(path / "merges.txt", merges + "lonely\n");
   EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_tokenizer(folder.path()); }), ":341: 'lonely'"))
@@ -215,6 +217,66 @@ TEST(TokenizerTest, WhatAListOfWordPiecesDoesNotTellIsBesideIt) {
   write_file_synced(std::filesystem::path(folder.path()) / "tokenizer_config.json", R"({"do_lower_case": "no"})");
   EXPECT_TRUE(
       contains(error_message<DataError>([&] { (void)read_tokenizer(path); }), "tokenizer_config.json/do_lower_case"));
+}
+
+/// A folder with a vocabulary and what transformers writes beside it.
+struct CompanionsTest : testing::Test {
+  const test::TempDir folder;
+
+  void write(const char* name, const std::string& text) const {
+    write_file_synced(std::filesystem::path(folder.path()) / name, text);
+  }
+  std::vector<std::int32_t> ids(const std::string& text) const { return read_tokenizer(folder.path())->encode(text); }
+  std::string fault() const {
+    return error_message<DataError>([&] { (void)read_tokenizer(folder.path()); });
+  }
+};
+
+using Ids = std::vector<std::int32_t>;
+
+TEST_F(CompanionsTest, AddedTokensOfAListOfWordPiecesStandWhole) {
+  write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n<\n>\ndrug\n");
+  EXPECT_EQ(ids("a <drug>"), (Ids{5, 6, 8, 7}));
+  write("added_tokens.json", R"({"<drug>": 9, "<dose>": 10})");
+  EXPECT_EQ(ids("a <drug> a <dose>"), (Ids{5, 9, 5, 10}));
+  write("special_tokens_map.json", R"({"mask_token": "[MASK]", "additional_special_tokens": ["<dose>"]})");
+  EXPECT_EQ(read_tokenizer(folder.path())->decode(Ids{5, 9, 10}), "a <drug>") << "<dose> is special";
+  write("tokenizer_config.json", R"({"added_tokens_decoder":
+      {"4": {"content": "[MASK]", "lstrip": true, "special": true}, "9": {"content": "<drug>", "rstrip": true}}})");
+  EXPECT_EQ(ids("a [MASK] <drug> a"), (Ids{5, 4, 9, 5}));
+  // What they say and is not done is refused.
+  write("special_tokens_map.json", R"({"mask_token": "<blank>"})");
+  EXPECT_TRUE(contains(fault(), "special_tokens_map.json/mask_token: '<blank>' is in neither the vocabulary"))
+      << fault();
+  write("special_tokens_map.json", "{}");
+  write("added_tokens.json", R"({"<Drug>": 9})");
+  write("tokenizer_config.json", "{}");
+  EXPECT_TRUE(contains(fault(), "added_tokens.json/<Drug>: '<Drug>' is looked for in the normalised text")) << fault();
+  write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_EQ(ids("a <Drug>"), (Ids{5, 9}));
+  write("added_tokens.json", R"({"<drug>": 12})");
+  EXPECT_TRUE(contains(fault(), "'<drug>' has id 12 where the vocabulary gives 9")) << fault();
+  write("added_tokens.json", R"({"<drug>": "x"})");
+  EXPECT_TRUE(contains(fault(), "added_tokens.json/<drug>")) << fault();
+  write("added_tokens.json", R"({"a": 3})");
+  EXPECT_TRUE(contains(fault(), "'a'")) << fault();
+  write("added_tokens.json", "{}");
+  write("tokenizer_config.json", R"({"never_split": ["x"]})");
+  EXPECT_TRUE(contains(fault(), "tokenizer_config.json/never_split")) << fault();
+  write("tokenizer_config.json", R"({"do_basic_tokenize": false})");
+  EXPECT_TRUE(contains(fault(), "tokenizer_config.json/do_basic_tokenize: false is not supported")) << fault();
+  write("tokenizer_config.json", R"({"added_tokens_decoder": {"9": {"content": "x", "single_word": true}}})");
+  EXPECT_TRUE(contains(fault(), "single_word")) << fault();
+}
+
+TEST_F(CompanionsTest, BytePairsTakeBlanksAsTheirConfigurationSays) {
+  write("vocab.json", R"({"a": 0, "\u0120": 1, "\u0120a": 2, "<mask>": 3})");
+  write("merges.txt", "\u0120 a\n");
+  EXPECT_EQ(ids("a a"), (Ids{0, 2}));
+  EXPECT_EQ(ids("a <mask>"), (Ids{0, 3})) << "the blank is the mask's";
+  write("tokenizer_config.json", R"({"add_prefix_space": true, "mask_token": {"content": "<mask>", "lstrip": false}})");
+  EXPECT_EQ(ids("a a"), (Ids{2, 2}));
+  EXPECT_EQ(ids("a <mask>"), (Ids{2, 1, 3}));
 }
 
 TEST(TokenizerTest, AddedTokensTakeWhiteSpaceWhereTheySaySo) {
