@@ -12,6 +12,7 @@
 #include "core/build.h"
 #include "core/cpu/signals.h"
 #include "core/error.h"
+#include "core/io/descriptor.h"
 #include "dist/control.h"
 #include "dist/frame.h"
 
@@ -116,7 +117,8 @@ class ControlServer::Loop {
                            [](const Connection& one) { return one.rank < 0; });
     };
     while (true) {
-      Socket socket(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Socket socket(
+          above_standard_streams(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
       if (!socket) return;
       // The oldest one goes, so that sockets held open keep no rank out.
       if (strangers() >= max_strangers)

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/io/descriptor.h"
 
 namespace hearth::dist {
 namespace {
@@ -35,7 +36,8 @@ Addresses resolve(const std::string& address, int port, bool passive, std::strin
 }
 
 Socket open_socket(const addrinfo& at) {
-  return Socket(socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at.ai_protocol));
+  return Socket(
+      above_standard_streams(socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at.ai_protocol)));
 }
 
 std::string error_text() { return std::strerror(errno); }

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "core/cpu/free_memory.h"
+#include "core/io/descriptor.h"
 #include "core/io/printable.h"
 
 namespace hearth {
@@ -90,9 +91,11 @@ auto retried(F&& call) {
   }
 }
 
-/// What a call that opens a file gives, with as many open files as the process may have.
+/// What a call that opens a file gives, with as many open files as the process may have, and none of the standard
+/// streams' numbers.
 template <class F>
-int opened_by(F&& call) {
+int opened_by(F&& open) {
+  const auto call = [&] { return above_standard_streams(open()); };
   const int descriptor = retried(call), error = errno;
   if (descriptor < 0 && error != EMFILE) return descriptor;
   if (make_room(descriptor) && descriptor < 0) return retried(call);

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/descriptor.h"
 #include "core/io/file.h"
 
 namespace hearth::data {
@@ -43,7 +44,7 @@ RecordWriter::RecordWriter(std::filesystem::path path, std::int64_t records)
       records_(records),
       end_(header_bytes(static_cast<std::uint64_t>(records))) {
   HEARTH_CHECK(UsageError, records >= 0, path_.string(), ": a file of ", records, " records; give 0 or more");
-  descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor_ = above_standard_streams(::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (descriptor_ < 0) fail_write(part_, errno);
 }
 

@@ -302,6 +302,20 @@ TEST_F(Cli, results_that_cannot_be_written_are_a_fault) {
   }
 }
 
+TEST_F(Cli, standard_streams_that_are_closed_are_no_files) {
+  const std::string program = "\"" + test::hearth_program() + "\"";
+  write("pack.json", R"({"model": {"type": "mlp", "hidden": [4]}, "optimizer": {"type": "sgd", "lr": 0.1},
+    "train": {"batch_size": 4, "steps": 1},
+    "data": {"type": "synthetic", "train_size": 40, "test_size": 10, "height": 4, "width": 4}})");
+  const ProgramResult packed =
+      test::run_program({"/bin/sh", "-c", program + " data pack pack.json packed <&- 2>&-"}, path(""));
+  EXPECT_EQ(packed.exit_code, 0) << packed.out;
+  const ProgramResult verified = test::run_program({"/bin/sh", "-c", program + " data verify packed"}, path(""));
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  // What cannot be printed is told by the exit code.
+  EXPECT_EQ(test::run_program({"/bin/sh", "-c", program + " --version >&- 2>&-"}, path("")).exit_code, 3);
+}
+
 TEST_F(Cli, a_class_without_samples_is_a_warning) {
   EXPECT_EQ(
       config_with(R"({"type": "digits", "workers": 1})",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of commands, help, and the one position where exceptions become exit codes.
 #include "train/cli/cli.h"
+#include "core/io/descriptor.h"
 #include "train/cli/commands.h"
 
 #include <signal.h>
@@ -362,6 +363,8 @@ struct TerminateScope {
 }  // namespace
 
 int run_cli(int argc, char** argv) {
+  // Before any file is opened.
+  open_standard_streams();
   // Before anything else: a training is asked for a checkpoint by the one, and a file that grows too large is an error.
   survive(SIGUSR1);
   survive(SIGXFSZ);

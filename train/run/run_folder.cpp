@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "core/io/descriptor.h"
 #include "core/io/printable.h"
 #include "train/report/metrics_log.h"
 #include "train/report/tensorboard.h"
@@ -61,7 +62,8 @@ void require_apart(const std::string& folder, const std::string& config_path) {
   }
 }
 
-FileLock::FileLock(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+FileLock::FileLock(const std::string& path)
+    : descriptor_(above_standard_streams(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644))) {
   HEARTH_CHECK(FileError, descriptor_ >= 0, path, ": cannot be opened: ", std::strerror(errno));
   int locked = 0;
   do {

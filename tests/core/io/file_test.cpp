@@ -2,9 +2,11 @@
 // Whole reads, reads by position, replacing writes and appending writers, and what each of them says when it fails.
 #include "core/io/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -13,6 +15,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "core/io/descriptor.h"
 #include "tests/support/error_message.h"
 #include "tests/support/full_disk.h"
 #include "tests/support/temp_dir.h"
@@ -305,6 +308,24 @@ TEST(File, NoMoreIsReadThanTheLimit) {
                  (void)read_stream(more, "the input", {100, "strings"});
                }),
                "the input: more than 100 bytes, which is the most that strings may have");
+}
+
+TEST(StandardStreams, ThatAreClosedAreNoFiles) {
+  const TempDir folder;
+  folder.write("a", {1, 2, 3});
+  const int kept = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  ::close(STDIN_FILENO);
+  {
+    const FileReader reader(folder / "a");
+    const FileWriter writer(folder / "b");
+    EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1) << "the lowest number that is free is none of a file's";
+  }
+  open_standard_streams();
+  char byte = 0;
+  EXPECT_GE(::fcntl(STDIN_FILENO, F_GETFD), 0);
+  EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), -1);
+  ::dup2(kept, STDIN_FILENO);
+  ::close(kept);
 }
 
 }  // namespace
