@@ -40,4 +40,4 @@ hearth_optional(HEARTH_HAS_SENTENCEPIECE SentencePiece SentencePiece::sentencepi
   "SentencePiece models cannot be read")
 hearth_optional(HEARTH_HAS_GLOO Gloo gloo gloo "ranks are processes of one machine only (dist.backend gloo)")
 
-configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth_build.h.in ${CMAKE_BINARY_DIR}/generated/hearth_build.h)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth_build.h.in ${PROJECT_BINARY_DIR}/generated/hearth_build.h)

@@ -18,7 +18,7 @@ endif()
 set(HEARTH_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 function(hearth_embed module file symbol)
   set(input ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-  set(output ${CMAKE_BINARY_DIR}/generated/embedded/${symbol}.cpp)
+  set(output ${PROJECT_BINARY_DIR}/generated/embedded/${symbol}.cpp)
   add_custom_command(OUTPUT ${output} DEPENDS ${input} ${HEARTH_EMBED_SCRIPT} VERBATIM
     COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DOUTPUT=${output} -DSYMBOL=${symbol} -P ${HEARTH_EMBED_SCRIPT}
     COMMENT "Embedding ${file}")

@@ -91,10 +91,10 @@ function(hearth_headers)
     list(APPEND sources ${found})
   endforeach()
   set(HEARTH_PUBLIC_HEADERS ${public} CACHE INTERNAL "")
-  set(build_header ${CMAKE_BINARY_DIR}/generated/hearth_build.h)
-  set(stamp ${CMAKE_BINARY_DIR}/generated/headers.stamp)
+  set(build_header ${PROJECT_BINARY_DIR}/generated/hearth_build.h)
+  set(stamp ${PROJECT_BINARY_DIR}/generated/headers.stamp)
   add_custom_command(OUTPUT ${stamp} DEPENDS ${sources} ${build_header} ${HEARTH_HEADERS_SCRIPT} VERBATIM
-    COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_CURRENT_SOURCE_DIR} "-DPUBLIC=${public}" -DOUTPUT=${CMAKE_BINARY_DIR}/include
+    COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_CURRENT_SOURCE_DIR} "-DPUBLIC=${public}" -DOUTPUT=${PROJECT_BINARY_DIR}/include
       -DBUILD_HEADER=${build_header} "-DFOLDERS=${folders}" -DSTAMP=${stamp} -P ${HEARTH_HEADERS_SCRIPT}
     COMMENT "Copying headers")
   add_custom_target(hearth_headers ALL DEPENDS ${stamp})

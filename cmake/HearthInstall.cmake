@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(DIRECTORY ${CMAKE_BINARY_DIR}/include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_BINARY_DIR}/include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Minor versions of 0.x break programs that were linked with another. The program finds a shared library beside its own
 # folder, wherever both were put.
@@ -19,9 +19,9 @@ endif()
 get_target_property(library_type hearth TYPE)
 install(EXPORT hearthTargets NAMESPACE hearth:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hearthConfig.cmake.in
-  ${CMAKE_BINARY_DIR}/hearthConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/hearthConfig.cmake ${CMAKE_BINARY_DIR}/hearthConfigVersion.cmake
+  ${PROJECT_BINARY_DIR}/hearthConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hearth)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hearthConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hearthConfig.cmake ${PROJECT_BINARY_DIR}/hearthConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindUtf8proc.cmake ${CMAKE_CURRENT_LIST_DIR}/FindWebP.cmake
   ${CMAKE_CURRENT_LIST_DIR}/HearthFind.cmake ${CMAKE_CURRENT_LIST_DIR}/HearthKernels.cmake
@@ -41,8 +41,8 @@ else()
 endif()
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
-configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth.pc.in ${CMAKE_BINARY_DIR}/hearth.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth.pc.in ${PROJECT_BINARY_DIR}/hearth.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # Licences, pages, example configurations.
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
@@ -53,7 +53,7 @@ install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/hearth)
 
 # Written by the program itself, from its table of commands and its configuration, so that they cannot differ from it.
 if(TARGET hearth_cli AND NOT CMAKE_CROSSCOMPILING)
-  set(generated ${CMAKE_BINARY_DIR}/generated/share)
+  set(generated ${PROJECT_BINARY_DIR}/generated/share)
   file(MAKE_DIRECTORY ${generated})
   set(outputs "")
   # hearth_generate(FILE ARGUMENTS...): FILE is what `hearth ARGUMENTS` prints.

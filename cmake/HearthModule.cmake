@@ -37,7 +37,7 @@ function(hearth_library)
     target_sources(hearth PRIVATE $<TARGET_OBJECTS:hearth_${module}>)
   endforeach()
   hearth_headers()
-  target_include_directories(hearth PUBLIC $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_include_directories(hearth PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)
   target_compile_features(hearth PUBLIC cxx_std_20)
   target_link_libraries(hearth PRIVATE $<BUILD_INTERFACE:hearth_settings>
     PUBLIC Threads::Threads OpenMP::OpenMP_CXX

@@ -13,7 +13,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # The cache refuses to compile at all where it cannot write, as in a home that is not there.
 find_program(HEARTH_CCACHE ccache)
 if(HEARTH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(probe ${CMAKE_BINARY_DIR}/generated/probe)
+  set(probe ${PROJECT_BINARY_DIR}/generated/probe)
   file(CONFIGURE OUTPUT ${probe}.cpp CONTENT "int probe;\n")
   execute_process(COMMAND ${HEARTH_CCACHE} ${CMAKE_CXX_COMPILER} -c ${probe}.cpp -o ${probe}.o
     RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said ERROR_STRIP_TRAILING_WHITESPACE)

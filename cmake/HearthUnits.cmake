@@ -64,7 +64,7 @@ function(hearth_units name list)
       list(SUBLIST sources_${key} ${begin} ${length} paths)
       list(TRANSFORM paths REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE lines)
       list(JOIN lines "" text)
-      set(file ${CMAKE_BINARY_DIR}/units/${name}/${key}_${unit}.cpp)
+      set(file ${PROJECT_BINARY_DIR}/units/${name}/${key}_${unit}.cpp)
       file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)
       # Classes with members of such types are of one unit, whichever file they are in.
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
