@@ -97,6 +97,8 @@ Json::Json(const Json& other) : written_(other.written_), position_(other.positi
       },
       other.value_);
 }
+Json::Json(std::nullptr_t) {}
+Json::Json(std::string value) : value_(std::move(value)) {}
 Json::Json(Json&&) noexcept = default;
 Json& Json::operator=(const Json& other) { return *this = Json(other); }
 Json& Json::operator=(Json&&) noexcept = default;
@@ -112,6 +114,24 @@ Json Json::object() {
   Json result;
   result.value_.emplace<std::vector<JsonMember>>();
   return result;
+}
+
+Json Json::from_boolean(bool value) {
+  Json json;
+  json.value_ = value;
+  return json;
+}
+
+Json Json::from_integer(std::int64_t value) {
+  Json json;
+  json.value_ = value;
+  return json;
+}
+
+Json Json::from_number(double value) {
+  Json json;
+  json.value_ = value;
+  return json;
 }
 
 Json Json::from_unsigned(std::uint64_t value) {

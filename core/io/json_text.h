@@ -42,14 +42,14 @@ class HEARTH_API Json {
  public:
   enum class Kind : std::uint8_t { null, boolean, integer, number, string, array, object };
 
-  Json(std::nullptr_t = nullptr) {}
-  Json(std::same_as<bool> auto value) : value_(value) {}
-  Json(std::signed_integral auto value) : value_(std::int64_t{value}) {}
+  Json(std::nullptr_t = nullptr);
+  Json(std::same_as<bool> auto value) : Json(from_boolean(value)) {}
+  Json(std::signed_integral auto value) : Json(from_integer(value)) {}
   /// UsageError for a value above 2^63 - 1.
   template <std::unsigned_integral T>
   requires(!std::same_as<T, bool>) Json(T value) : Json(from_unsigned(value)) {}
-  Json(std::floating_point auto value) : value_(static_cast<double>(value)) {}
-  Json(std::string value) : value_(std::move(value)) {}
+  Json(std::floating_point auto value) : Json(from_number(static_cast<double>(value))) {}
+  Json(std::string value);
   Json(std::string_view value) : Json(std::string(value)) {}
   Json(const char* value) : Json(std::string(value)) {}
   Json(const Json&);
@@ -117,7 +117,11 @@ class HEARTH_API Json {
 
  private:
   friend class JsonReader;
+  // A constructor of the variant needs the whole JsonMember, so none is called in this header.
+  static Json from_boolean(bool value);
+  static Json from_integer(std::int64_t value);
   static Json from_unsigned(std::uint64_t value);
+  static Json from_number(double value);
   template <class T>
   const T& get(const char* expected) const;
   [[noreturn]] void refuse(const std::string& message) const;

@@ -345,7 +345,7 @@ bool multiplies_bf16_pairs() { return cpu::amx::has_bf16_vectors(); }
 
 bool multiplies_bf16_pairs() { return false; }
 void attend_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, bf16*, std::int64_t, float*, std::int64_t,
-                 std::int64_t) {}
+                 std::int64_t, RowsAhead) {}
 void attend_grad_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, const AttentionGradRows<bf16>&,
                       const float*, std::int64_t, std::int64_t, float*, float*, float*, RowsAhead) {}
 
