@@ -17,8 +17,10 @@ class BestEvaluation {
     state.add(prefix + "best_step", &step_);
     state.add(prefix + "worse", &worse_);
   }
-  /// An evaluation that is not better by more than `margin` counts as worse, as does one whose loss is not finite.
+  /// An evaluation that is not better by more than `margin` counts as worse, as does one whose loss is not finite. One
+  /// in which no label counted is passed over.
   void take(const Session& session, const Meter& meter, double margin) {
+    if (meter.samples == 0) return;
     const bool by_loss = session.task->best_by_loss();
     const double value = by_loss ? meter.loss() : meter.accuracy();
     const double gain = by_loss ? best_ - value : value - best_;

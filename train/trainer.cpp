@@ -91,7 +91,8 @@ void Trainer::mend_checkpoints() {
   if (lost) position.best_step = position.step;
   if (folder_.writes()) mend_links(session_, folder_.checkpoints());
   if (!lost) return;
-  const bool is_evaluated = position.evaluated_step == position.step && std::isfinite(position.last_loss);
+  const bool is_evaluated =
+      position.evaluated_step == position.step && position.last_accuracy >= 0 && std::isfinite(position.last_loss);
   if (!is_evaluated) position.best_step = -1;
   position.best_accuracy = position.last_accuracy;
   position.best_loss = position.last_loss;

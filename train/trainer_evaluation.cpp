@@ -82,16 +82,18 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   Json record = Json::object();
   record.set("step", position.step)
       .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
-      .set("split", split)
-      .set("loss", meter.loss());
-  if (session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
+      .set("split", split);
+  const bool has_counted = meter.samples > 0;
+  if (has_counted) record.set("loss", meter.loss());
+  if (has_counted && session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
   record.set("throughput", rate).set("unit", session_.throughput_unit());
-  session_.task->add_metrics(record, session_.loss, meter, part.get());
-  if (meter.metrics) meter.metrics->report(record);
+  if (has_counted) session_.task->add_metrics(record, session_.loss, meter, part.get());
+  if (has_counted && meter.metrics) meter.metrics->report(record);
   if (Json figures = with_samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
     record.set("figures", std::move(figures));
   profile_.add(RunProfile::Phase::evaluations, started);
   folder_.add(record);
+  if (!has_counted) return {meter, join_text("  ", split, ": no label counts, so that there is no loss")};
   TextStream text;
   text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << std::fixed;
   if (session_.task->has_accuracy()) text << "  accuracy " << std::setprecision(2) << 100 * meter.accuracy() << " %";
@@ -102,6 +104,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
 }
 
 bool Trainer::keep_best(const Meter& meter) {
+  if (meter.samples == 0) return false;
   Position& position = session_.position;
   const bool by_loss = session_.task->best_by_loss();
   const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
@@ -123,7 +126,7 @@ bool Trainer::evaluate_and_log() {
   // What only the end asks for would not be there in a longer run, which this one may become.
   const bool counts = is_evaluation_due() && position.evaluated_step != position.step;
   const bool best = session_.data.valid && keep_best(meter);
-  position.last_accuracy = meter.accuracy();
+  position.last_accuracy = meter.samples > 0 ? meter.accuracy() : -1;
   position.last_loss = meter.loss();
   for (const NamedHook& one : session_.hooks())
     if (counts || !counts_evaluations(session_.config().train, one.name))
@@ -140,7 +143,7 @@ void Trainer::evaluate_test(std::size_t indent) {
   Position& position = session_.position;
   if (!session_.data.test || session_.data.test == session_.validation_part().second) return;
   const Evaluation last = evaluate_part("test", session_.data.test);
-  position.test_accuracy = last.meter.accuracy();
+  position.test_accuracy = last.meter.samples > 0 ? last.meter.accuracy() : -1;
   position.test_loss = last.meter.loss();
   for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
   progress_.line(std::string(indent, ' ') + last.text);

@@ -86,6 +86,14 @@ TEST_F(EarlyStopping, WatchesTheValidSplitAndFiniteLosses) {
   EXPECT_PRED2(contains, watched.position.stop_reason, "the best valid accuracy was 0.5, first at step 0");
 }
 
+TEST_F(EarlyStopping, PassesOverAnEvaluationInWhichNoLabelCounts) {
+  Session watched = session({"train.early_stopping=2", "train.epochs=100"});
+  show(watched, 0.5, 1);
+  for (int i = 0; i < 5; ++i)
+    for (const NamedHook& hook : watched.hooks()) hook.hook->after_evaluation(watched, "valid", Meter{});
+  EXPECT_EQ(watched.position.stop_reason, "");
+}
+
 TEST_F(EarlyStopping, EndsARunAndGoesOnBitForBit) {
   // At this rate the accuracy of so few steps does not rise for long.
   const std::vector<std::string> changes{"train.early_stopping=2", "train.epochs=40", "optimizer.lr=0.8"};

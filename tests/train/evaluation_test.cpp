@@ -107,6 +107,24 @@ TEST_F(Evaluations, AFiniteLossWithAGradientThatIsNotLeavesTheWeights) {
   EXPECT_TRUE(std::isfinite(session->position.interval.loss_sum)) << "it was the gradient alone";
 }
 
+TEST_F(Evaluations, OneInWhichNoLabelCountsIsNoBest) {
+  for (const char* name : {"train.txt", "valid.txt"}) {
+    std::ofstream text(folder_ / name);
+    for (int i = 0; i < 200; ++i) text << "w" << i % 40 << ' ';
+  }
+  const std::string text = R"({"type": "text", "tokenizer": {"type": "words"}, "length": 8, "workers": 0,
+    "mask_probability": 1e-9, "train": [")" +
+                           (folder_ / "train.txt").string() + R"("], "valid": [")" + (folder_ / "valid.txt").string() +
+                           "\"]}";
+  const std::string bert = R"({"type": "bert", "layers": 1, "heads": 1, "width": 8})";
+  ASSERT_EQ(trained(bert, text, 2, {"--set", "train.batch_size=4"}), 0) << said_;
+  EXPECT_PRED2(contains, said_, "valid: no label counts, so that there is no loss");
+  EXPECT_EQ(said_.find("(best)"), std::string::npos) << said_;
+  EXPECT_EQ(info().at("metrics").find("best_step"), nullptr);
+  EXPECT_EQ(run({"eval", out()}), 3) << said_;
+  EXPECT_PRED2(contains, said_, "no label of the split \"valid\" counts");
+}
+
 /// Loss, accuracy and top-2 accuracy of the test part by the definition; `weights` of the classes, 0 where ignored.
 std::vector<double> by_hand(const train::Session& session, const std::vector<double>& weights) {
   data::Loader loader = session.data.eval_loader(session.data.test, session.data.test->size());

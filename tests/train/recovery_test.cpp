@@ -314,6 +314,24 @@ TEST_F(Recovery, LinksThatAKilledProcessLeftOutAreFixed) {
   EXPECT_TRUE(file_exists(path("runs/small/checkpoints/latest/manifest.json")));
 }
 
+TEST_F(Recovery, ALostLinkToTheBestIsFoundAgainOrTold) {
+  // The first epoch is the best: afterwards no step is taken.
+  ASSERT_EQ(train("3", {"--set", "data.valid_fraction=0.2", "--set", "checkpoint.keep=5", "--set",
+                        R"(schedule={"type": "step", "milestones": [1], "gamma": 1e-30})"})
+                .exit_code,
+            0);
+  const auto step_of = [&](const std::string& path) {
+    const ProgramResult result = hearth({"eval", path, "--json"});
+    return result.exit_code == 0 ? parse_json(result.out, "eval").at("step").as_integer() : -1;
+  };
+  ASSERT_EQ(step_of("runs/small"), 17);
+  fs::remove(path("runs/small/checkpoints/best"));
+  EXPECT_EQ(step_of("runs/small"), 17);
+  fs::remove_all(path("runs/small/checkpoints/step-00000017"));
+  expect_refused(hearth({"eval", "runs/small"}), 3, {"its best checkpoint, that of step 17", "name another one of"});
+  EXPECT_EQ(step_of("runs/small/checkpoints/latest"), 51);
+}
+
 // 17 steps an epoch with this split.
 TEST_F(Recovery, ABestThatIsDamagedGivesItsPlaceUp) {
   const std::vector<std::string> often{"--set", "data.valid_fraction=0.2", "--set", "checkpoint.every_steps=11",

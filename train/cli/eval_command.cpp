@@ -50,6 +50,9 @@ int eval_command(const Arguments& arguments) {
   warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);
   for (const std::string& line : take_new_bad_samples(session->data, nullptr)) std::cerr << "warning: " << line << "\n";
+  HEARTH_CHECK(DataError, meter.samples > 0, "eval: no label of the split \"", split,
+               "\" counts, so that there is no loss; all are masked, or ignored: choose another with --split, or other "
+               "data with --data");
   Json record = Json::object();
   record.set("split", split).set("step", session->position.step);
   set_counts(record, *session, *part, meter);

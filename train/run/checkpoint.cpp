@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "core/io/safetensors.h"
 #include "data/described.h"
@@ -398,13 +399,39 @@ LoadedConfig config_in(const std::string& set, std::vector<std::string> override
   return config_of_set(set, overrides);
 }
 
+/// The step of the best evaluation that a set knows of; -1 where none is known, or the run keeps no best.
+std::int64_t best_step_known(const std::string& set) {
+  const Json config = read_json(set + "/" + config_file, small_file);
+  const Json* const options = config.find("checkpoint");
+  const Json* const keeps = options != nullptr ? options->find("best") : nullptr;
+  if (keeps != nullptr && keeps->is_boolean() && !keeps->as_boolean()) return -1;
+  const SafetensorsFile state(set + "/" + state_file);
+  std::int64_t step = -1;
+  const TensorRecord* const record = state.find("position.best_step");
+  if (record != nullptr && record->dtype == DType::i64 && record->shape.size() == 1)
+    state.read(*record, std::as_writable_bytes(std::span(&step, 1)));
+  return step;
+}
+
+std::string newest_set_of_run(const std::string& run) {
+  const std::string sets = run + "/checkpoints";
+  if (file_exists(sets + "/latest")) return sets + "/latest";
+  const CheckpointSearch search = find_newest_complete(sets, required_files());
+  HEARTH_CHECK(FileError, !search.newest.empty(), run, ": has no whole checkpoint (yet)");
+  return sets + "/" + search.newest;
+}
+
+/// Where `best` is lost, as in a copy without links, the newest set tells which it was.
 std::string set_of_run(const std::string& run) {
   const std::string sets = run + "/checkpoints";
-  for (const char* link : {"/best", "/latest"})
-    if (file_exists(sets + link)) return sets + link;
-  const CheckpointSearch found = find_newest_complete(sets, required_files());
-  HEARTH_CHECK(FileError, !found.newest.empty(), run, ": has no whole checkpoint (yet)");
-  return sets + "/" + found.newest;
+  if (file_exists(sets + "/best")) return sets + "/best";
+  const std::string newest = newest_set_of_run(run);
+  const std::int64_t step = best_step_known(newest);
+  if (step < 0) return newest;
+  const std::string best = sets + "/" + checkpoint_name(step);
+  HEARTH_CHECK(FileError, file_exists(best + "/manifest.json"), run, ": its best checkpoint, that of step ", step,
+               ", is not there any more; name another one of ", sets);
+  return best;
 }
 
 /// The folder of a checkpoint that is whole.
