@@ -128,12 +128,12 @@ class Scan {
     // A hard link names a member; a symbolic link a path from its own folder.
     const std::string path =
         type == '1' ? normal(target) : (std::filesystem::path(name).parent_path() / target).lexically_normal().string();
-    const auto found = contents_.find(path);
-    if (found == contents_.end())
+    const auto member = contents_.find(path);
+    if (member == contents_.end())
       refuse(join_text("is a ", type == '1' ? "hard" : "symbolic", " link to \"", printable(target),
                        "\", which is no file before it in the archive: pack the archive with the files that links name "
                        "(tar --dereference --hard-dereference)"));
-    return found->second;
+    return member->second;
   }
 
   /// Zeros alone follow the end, and not many.

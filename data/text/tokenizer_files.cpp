@@ -248,8 +248,8 @@ class Companions {
   }
 
   AddedToken& put(const AddedToken& token) {
-    const auto found = std::ranges::find(tokens_, token.content, &AddedToken::content);
-    if (found != tokens_.end()) return *found;
+    const auto known = std::ranges::find(tokens_, token.content, &AddedToken::content);
+    if (known != tokens_.end()) return *known;
     return tokens_.emplace_back(token);
   }
 
@@ -263,15 +263,21 @@ class Companions {
         "or mark the token as special");
   }
 
+  /// Those that an object gives; the others stay.
+  static void read_attributes(const Section& part, AddedToken& token) {
+    token.lstrip = part["lstrip"].flag(token.lstrip);
+    token.rstrip = part["rstrip"].flag(token.rstrip);
+    HEARTH_CHECK(DataError, !part["single_word"].flag(false), part.where, ": '", token.content,
+                 "' is single_word, which is not supported");
+  }
+
   void put_described(const Section& entry, std::int32_t id, bool folds_case) {
     const std::string content = entry["content"].text();
     AddedToken& token = put({content, id});
     HEARTH_CHECK(DataError, token.id == id, entry.where, ": '", content, "' has the id ", token.id, " elsewhere");
     token.special = entry["special"].flag(false);
-    token.lstrip = entry["lstrip"].flag(false);
-    token.rstrip = entry["rstrip"].flag(false);
-    HEARTH_CHECK(DataError, !entry["single_word"].flag(false), entry.where, ": '", content,
-                 "' is single_word, which is not supported");
+    token.lstrip = token.rstrip = false;
+    read_attributes(entry, token);
     if (!token.special && entry["normalized"].flag(true)) require_plain(content, entry, folds_case);
   }
 
@@ -302,11 +308,7 @@ class Companions {
                  "' is in neither the vocabulary nor added_tokens.json");
     AddedToken& token = known != tokens_.end() ? *known : put({content, *id});
     token.special = true;
-    if (!has_attributes) return;
-    token.lstrip = part["lstrip"].flag(token.lstrip);
-    token.rstrip = part["rstrip"].flag(token.rstrip);
-    HEARTH_CHECK(DataError, !part["single_word"].flag(false), part.where, ": '", content,
-                 "' is single_word, which is not supported");
+    if (has_attributes) read_attributes(part, token);
   }
 
   fs::path folder_;

@@ -76,11 +76,10 @@ void rms_norm(cpu::Stream&, const Tensor& x, const Tensor& gamma, double eps, co
     T* const out = y.data<T>();
     const P* const scale = gamma.data<P>();
     P* const rstds = rstd.data<P>();
-    cpu::parallel_for(x.size() / cols, std::max<std::int64_t>(1, (1 << 14) / cols),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        HEARTH_ISA_CALL_FOR(T, rms_norm_rows, in + begin * cols, scale, eps, out + begin * cols,
-                                            rstds + begin, end - begin, cols);
-                      });
+    cpu::parallel_for(x.size() / cols, norm_grain(cols), [&](std::int64_t begin, std::int64_t end) {
+      HEARTH_ISA_CALL_FOR(T, rms_norm_rows, in + begin * cols, scale, eps, out + begin * cols, rstds + begin,
+                          end - begin, cols);
+    });
   });
 }
 

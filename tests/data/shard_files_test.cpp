@@ -41,12 +41,12 @@ struct TarTest : testing::Test {
     writer.finish();
   }
   std::vector<TarMember> scan() const {
-    std::vector<TarMember> found;
+    std::vector<TarMember> members;
     const SourceFilePointer opened = open_source(path);
     const SourceFile& file = *opened;
     FileWindow window(file);
-    scan_tar(file, window, [&](const TarMember& member) { found.push_back(member); });
-    return found;
+    scan_tar(file, window, [&](const TarMember& member) { members.push_back(member); });
+    return members;
   }
   ImageSplits open(const std::string& classes = "") const {
     WebdatasetOptions options;
@@ -73,13 +73,13 @@ struct TarTest : testing::Test {
 
 TEST_F(TarTest, FindsWhatWasWritten) {
   write({{"a.cls", "3"}, {"a.jpg", std::string(700, 'x')}, {"b.cls", ""}});
-  const auto found = scan();
-  ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(found[1].name, "a.jpg");
-  EXPECT_EQ(found[1].header, 1024u);
-  EXPECT_EQ(found[1].offset, 1536u);
-  EXPECT_EQ(found[1].bytes, 700u);
-  EXPECT_EQ(found[2].bytes, 0u);
+  const auto members = scan();
+  ASSERT_EQ(members.size(), 3u);
+  EXPECT_EQ(members[1].name, "a.jpg");
+  EXPECT_EQ(members[1].header, 1024u);
+  EXPECT_EQ(members[1].offset, 1536u);
+  EXPECT_EQ(members[1].bytes, 700u);
+  EXPECT_EQ(members[2].bytes, 0u);
   EXPECT_EQ(fs::file_size(path) % 512, 0u);
   EXPECT_FALSE(fs::exists(path.string() + ".part"));
   { TarWriter(folder / "unfinished.tar").add("a", {}); }
@@ -113,9 +113,9 @@ TEST_F(TarTest, LabelsAreNamesOrNumbersOfAWholeSet) {
     options.train = path.string();
     options.classes = std::move(classes);
     const ImageSplits splits = webdataset(options);
-    std::vector<std::int64_t> found;
-    for (std::int64_t i = 0; i < splits.train->size(); ++i) found.push_back(splits.train->label(i));
-    return found;
+    std::vector<std::int64_t> read_labels;
+    for (std::int64_t i = 0; i < splits.train->size(); ++i) read_labels.push_back(splits.train->label(i));
+    return read_labels;
   };
   const auto two = [](const char* a, const char* b) {
     return Members{{"a.cls", a}, {"a.jpg", "x"}, {"b.cls", b}, {"b.jpg", "y"}};
@@ -162,13 +162,13 @@ TEST_F(TarTest, HoldingOutDrawsByNamesThatAreApart) {
 
 TEST_F(TarTest, TruncatedFilesAreFound) {
   write({{"a.cls", "0"}, {"a.jpg", std::string(600, 'x')}});
-  const Bytes whole = bytes_of_file(path);
-  const std::size_t end = whole.size() - 1024;
+  const Bytes archive = bytes_of_file(path);
+  const std::size_t end = archive.size() - 1024;
   for (std::size_t length = 0; length < end; length += 37) {
-    folder.write("train-0.tar", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+    folder.write("train-0.tar", Bytes(archive.begin(), archive.begin() + static_cast<std::ptrdiff_t>(length)));
     EXPECT_TRUE(contains(fault(), "offset")) << length;
   }
-  folder.write("train-0.tar", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(end)));
+  folder.write("train-0.tar", Bytes(archive.begin(), archive.begin() + static_cast<std::ptrdiff_t>(end)));
   EXPECT_TRUE(contains(fault(), "the archive ends here without the blocks of zeros"));
 }
 
@@ -205,15 +205,15 @@ TEST_F(TarTest, HostileHeadersAreRefusedWithTheirPlace) {
 TEST_F(TarTest, ZerosAloneFollowTheEnd) {
   const Members sample{{"a.cls", "0"}, {"a.jpg", "xx"}};
   write(sample);
-  const Bytes whole = bytes_of_file(path);
+  const Bytes archive = bytes_of_file(path);
   // Another archive behind, what a later write left, a header that was not fetched.
-  Bytes joined = whole;
-  joined.insert(joined.end(), whole.begin(), whole.end());
+  Bytes joined = archive;
+  joined.insert(joined.end(), archive.begin(), archive.end());
   folder.write("train-0.tar", joined);
   EXPECT_TRUE(
       contains(fault(), "the archive ends at offset 2048, and something else than zeros follows at offset 3072"));
-  Bytes dirty = whole;
-  dirty.resize(whole.size() + 9000);
+  Bytes dirty = archive;
+  dirty.resize(archive.size() + 9000);
   folder.write("train-0.tar", dirty);
   EXPECT_EQ(open().train->size(), 1) << "a record that is filled";
   dirty.back() = 1;
@@ -241,11 +241,11 @@ TEST_F(TarTest, LinksAreTheFilesThatTheyName) {
   for (const auto& [type, target] :
        {std::pair{"1", "set/a.jpg"}, {"1", "./set/a.jpg"}, {"2", "a.jpg"}, {"2", "../set/a.jpg"}}) {
     link(type, target);
-    const auto found = scan();
-    ASSERT_EQ(found.size(), 4u);
-    EXPECT_EQ(found[2].name, "set/b.jpg");
-    EXPECT_EQ(found[2].offset, found[0].offset) << target;
-    EXPECT_EQ(found[2].bytes, 7u);
+    const auto members = scan();
+    ASSERT_EQ(members.size(), 4u);
+    EXPECT_EQ(members[2].name, "set/b.jpg");
+    EXPECT_EQ(members[2].offset, members[0].offset) << target;
+    EXPECT_EQ(members[2].bytes, 7u);
     EXPECT_EQ(open().train->size(), 2);
   }
   for (const auto& [type, target] :

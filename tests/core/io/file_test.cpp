@@ -313,7 +313,7 @@ TEST(File, NoMoreIsReadThanTheLimit) {
 TEST(StandardStreams, ThatAreClosedAreNoFiles) {
   const TempDir folder;
   folder.write("a", {1, 2, 3});
-  const int kept = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  const int standard_input = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   ::close(STDIN_FILENO);
   {
     const FileReader reader(folder / "a");
@@ -324,8 +324,8 @@ TEST(StandardStreams, ThatAreClosedAreNoFiles) {
   char byte = 0;
   EXPECT_GE(::fcntl(STDIN_FILENO, F_GETFD), 0);
   EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), -1);
-  ::dup2(kept, STDIN_FILENO);
-  ::close(kept);
+  ::dup2(standard_input, STDIN_FILENO);
+  ::close(standard_input);
 }
 
 }  // namespace
