@@ -5,7 +5,6 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
-#include <span>
 
 #include "core/io/safetensors.h"
 #include "data/described.h"
@@ -15,14 +14,12 @@
 #include "models/weights/non_finite.h"
 #include "train/evaluation_hooks.h"
 #include "train/run/bad_samples.h"
+#include "train/run/checkpoint_files.h"
 #include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
 namespace {
 
-constexpr const char* model_file = "model.safetensors";
-constexpr const char* state_file = "state.safetensors";
-constexpr const char* config_file = "config.json";
 constexpr const char* data_file = "data.json";
 constexpr const char* tokenizer_file = "tokenizer.json";
 constexpr const char* source_tokenizer_file = "source_tokenizer.json";
@@ -156,11 +153,6 @@ bool has_dynamic_scale(const PrecisionOptions& precision) {
 /// the level.
 bool keeps_scale(const PrecisionOptions& now, const PrecisionOptions& saved) {
   return saved == now || (has_dynamic_scale(saved) && has_dynamic_scale(now));
-}
-
-const RequiredFiles& required_files() {
-  static const RequiredFiles files{model_file, state_file, config_file};
-  return files;
 }
 
 /// What the first versions did not keep: evaluations of the test split, and the step of the last evaluation.
@@ -308,32 +300,6 @@ void read_for_checkpoint(const Session& session) {
   }
 }
 
-bool best_is_lost(const Session& session, const std::string& checkpoint_folder) {
-  namespace fs = std::filesystem;
-  const Position& position = session.position;
-  const fs::path folder(checkpoint_folder);
-  if (!session.config().checkpoint.best || position.best_step < 0) return false;
-  if (file_exists(folder / checkpoint_name(position.best_step) / "manifest.json")) return false;
-  std::error_code absent;
-  const std::string set = fs::read_symlink(folder / "best", absent).string(), prefix = "step-";
-  std::int64_t step = -1;
-  if (set.starts_with(prefix)) std::from_chars(set.data() + prefix.size(), set.data() + set.size(), step);
-  // To the restored set itself where a process was killed before it could save what it had fixed.
-  return step >= position.step;
-}
-
-void mend_links(const Session& session, const std::string& checkpoint_folder) {
-  namespace fs = std::filesystem;
-  const auto link = [&](const char* name, std::int64_t step) {
-    const std::string set = checkpoint_name(step);
-    std::error_code absent;
-    if (!file_exists(fs::path(checkpoint_folder) / set / "manifest.json")) return;
-    if (fs::read_symlink(fs::path(checkpoint_folder) / name, absent) != set) point_to(checkpoint_folder, name, set);
-  };
-  link("latest", session.position.step);
-  if (session.config().checkpoint.best && session.position.best_step >= 0) link("best", session.position.best_step);
-}
-
 Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed) {
   const std::string folder = run_folder + "/checkpoints";
   Restored result;
@@ -399,41 +365,6 @@ LoadedConfig config_in(const std::string& set, std::vector<std::string> override
   return config_of_set(set, overrides);
 }
 
-/// The step of the best evaluation that a set knows of; -1 where none is known, or the run keeps no best.
-std::int64_t best_step_known(const std::string& set) {
-  const Json config = read_json(set + "/" + config_file, small_file);
-  const Json* const options = config.find("checkpoint");
-  const Json* const keeps = options != nullptr ? options->find("best") : nullptr;
-  if (keeps != nullptr && keeps->is_boolean() && !keeps->as_boolean()) return -1;
-  const SafetensorsFile state(set + "/" + state_file);
-  std::int64_t step = -1;
-  const TensorRecord* const record = state.find("position.best_step");
-  if (record != nullptr && record->dtype == DType::i64 && record->shape.size() == 1)
-    state.read(*record, std::as_writable_bytes(std::span(&step, 1)));
-  return step;
-}
-
-std::string newest_set_of_run(const std::string& run) {
-  const std::string sets = run + "/checkpoints";
-  if (file_exists(sets + "/latest")) return sets + "/latest";
-  const CheckpointSearch search = find_newest_complete(sets, required_files());
-  HEARTH_CHECK(FileError, !search.newest.empty(), run, ": has no whole checkpoint (yet)");
-  return sets + "/" + search.newest;
-}
-
-/// Where `best` is lost, as in a copy without links, the newest set tells which it was.
-std::string set_of_run(const std::string& run) {
-  const std::string sets = run + "/checkpoints";
-  if (file_exists(sets + "/best")) return sets + "/best";
-  const std::string newest = newest_set_of_run(run);
-  const std::int64_t step = best_step_known(newest);
-  if (step < 0) return newest;
-  const std::string best = sets + "/" + checkpoint_name(step);
-  HEARTH_CHECK(FileError, file_exists(best + "/manifest.json"), run, ": its best checkpoint, that of step ", step,
-               ", is not there any more; name another one of ", sets);
-  return best;
-}
-
 /// The folder of a checkpoint that is whole.
 std::string whole_set(const std::string& run_or_checkpoint) {
   const std::string set = checkpoint_at(run_or_checkpoint);
@@ -481,14 +412,6 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
 }
 
 }  // namespace
-
-std::string checkpoint_at(const std::string& run_or_checkpoint) {
-  std::string set = run_or_checkpoint;
-  if (file_exists(set + "/checkpoints")) set = set_of_run(set);
-  HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
-               ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
-  return set;
-}
 
 std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
   const std::string set = whole_set(run_or_checkpoint);
