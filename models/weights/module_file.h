@@ -17,7 +17,8 @@ class Module;
 HEARTH_API void save(Module& module, const std::string& path);
 
 /// Reads them back, also from a file of torch.save() with the same names and PyTorch's layout (WeightFormat::torch):
-/// its filters, [K, C, R, S], become [K, R, S, C]. PyTorch's counters of batches, whose names end in
+/// its filters, [K, C, R, S], become [K, R, S, C]. Of several state dicts it takes that of read_torch_file(). PyTorch's
+/// counters of batches, whose names end in
 /// ".num_batches_tracked", are ignored. Floating types are converted to the module's. FileError,
 /// with nothing changed, for a tensor that is missing, unexpected, of another shape or not finite;
 /// models::load_weights() has rules for weights that fit in part.

@@ -41,9 +41,10 @@ struct Value {
   enum class Kind : std::uint8_t { none, boolean, integer, number, text, tuple, list, dict, name, storage, tensor };
   Kind kind = Kind::none;
   std::int64_t integer = 0;
-  std::string text{};                ///< also of a global's name, and of a storage its entry
-  std::vector<std::size_t> items{};  ///< of a dict keys and values in turn; of a tensor its storage, sizes and strides
-  DType dtype = DType::f32;          ///< of a storage
+  std::string text{};  ///< also of a global's name, and of a storage its entry
+  /// Of a dict keys and values in turn; of a tensor its storage, offset, sizes and strides, and its metadata if any.
+  std::vector<std::size_t> items{};
+  DType dtype = DType::f32;  ///< of a storage
 };
 using Kind = Value::Kind;
 
@@ -261,7 +262,9 @@ class Machine {
     if (at(items[0]).kind != Kind::storage || at(items[1]).kind != Kind::integer || at(items[2]).kind != Kind::tuple ||
         at(items[3]).kind != Kind::tuple)
       fail("makes a tensor in an unknown way");
-    push({.kind = Kind::tensor, .items = {items[0], items[1], items[2], items[3]}});
+    Value tensor{.kind = Kind::tensor, .items = {items[0], items[1], items[2], items[3]}};
+    if (items.size() == 7) tensor.items.push_back(items[6]);
+    push(std::move(tensor));
   }
 
   const StoredZip& zip_;
@@ -304,10 +307,38 @@ class Tensors {
         count == 0 ? Tensor::empty(shape, storage.dtype)
                    : Tensor::view(bytes.storage(), shape, steps, offset_of(tensor), storage.dtype, Device{}).clone();
     if (--uses_[storage.text] == 0) storages_.erase(storage.text);
+    if (is_negated(name, tensor)) flip_signs(name, result);
     return result;
   }
 
  private:
+  /// Whether the tensor is a view that PyTorch negates as it is read ("neg"), such as the imaginary part of a
+  /// conjugate.
+  bool is_negated(const std::string& name, const Value& tensor) const {
+    bool negated = false;
+    if (tensor.items.size() < 5) return negated;
+    const Value& marks = machine_.at(tensor.items[4]);
+    const auto refuse = [&] {
+      machine_.fail(
+          join_text("marks \"", shown(name), "\" in an unknown way; save it after resolve_conj() and resolve_neg()"));
+    };
+    if (marks.kind != Kind::dict) refuse();
+    for (std::size_t i = 0; i < marks.items.size(); i += 2) {
+      const Value& set = machine_.at(marks.items[i + 1]);
+      if (set.kind != Kind::boolean) refuse();
+      if (set.integer == 0) continue;
+      if (machine_.at(marks.items[i]).text != "neg") refuse();
+      negated = true;
+    }
+    return negated;
+  }
+  void flip_signs(const std::string& name, const Tensor& tensor) const {
+    if (!is_floating(tensor.dtype()))
+      machine_.fail(
+          join_text("negates \"", shown(name), "\", which is of ", tensor.dtype(), "; save it after resolve_neg()"));
+    const std::size_t size = size_of(tensor.dtype());
+    for (std::size_t last = size - 1; last < tensor.byte_size(); last += size) tensor.bytes()[last] ^= std::byte{0x80};
+  }
   std::int64_t offset_of(const Value& tensor) const { return machine_.at(tensor.items[1]).integer; }
   std::vector<std::int64_t> numbers(std::size_t tuple) const {
     std::vector<std::int64_t> result;
@@ -354,20 +385,49 @@ class Tensors {
   std::size_t taken_ = 0;
 };
 
-/// The dictionary of tensors: the value itself, or what it has under one of the known keys.
-const Value& state_dict(const Machine& machine, const Value& root) {
+/// Whether it is a dictionary of tensors only.
+bool is_state_dict(const Machine& machine, const Value& value) {
+  if (value.kind != Kind::dict || value.items.empty()) return false;
+  for (std::size_t i = 1; i < value.items.size(); i += 2)
+    if (machine.at(value.items[i]).kind != Kind::tensor) return false;
+  return true;
+}
+
+/// The dictionary of tensors, and what a note says of others.
+struct Found {
+  Value state;
+  std::string note{};
+};
+
+/// The value itself, or what it has under one of the known keys, the first of which counts.
+Found state_dict(const Machine& machine, const Value& root) {
   if (root.kind != Kind::dict) machine.fail("is no dictionary");
-  std::string keys;
+  std::string keys, others;
+  const Value* state = nullptr;
+  std::string_view key_of_state;
+  for (const std::string_view known : state_keys)
+    for (std::size_t i = 0; state == nullptr && i < root.items.size(); i += 2)
+      if (machine.at(root.items[i]).text == known && is_state_dict(machine, machine.at(root.items[i + 1])))
+        state = &machine.at(root.items[i + 1]), key_of_state = known;
+  bool has_tensors = false;
   for (std::size_t i = 0; i < root.items.size(); i += 2) {
     const Value& key = machine.at(root.items[i]);
     const Value& value = machine.at(root.items[i + 1]);
-    if (value.kind == Kind::tensor) return root;
-    if (value.kind == Kind::dict &&
-        std::find(std::begin(state_keys), std::end(state_keys), key.text) != std::end(state_keys))
-      return value;
+    has_tensors = has_tensors || value.kind == Kind::tensor;
     if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + shown(key.text);
+    const bool holds_tensors = value.kind == Kind::tensor || is_state_dict(machine, value);
+    if (&value != state && holds_tensors && others.size() < 200)
+      others += join_text(others.empty() ? "" : ", ", "\"", shown(key.text), "\"");
   }
-  machine.fail(join_text("has no tensors among its keys (", keys, "), nor below state_dict, model or module"));
+  if (state != nullptr && others.empty()) return {*state};
+  if (state != nullptr)
+    return {*state,
+            join_text("the weights are those of \"", key_of_state, "\"; beside it are ", others,
+                      ", of which nothing is read: for an average save it by itself, torch.save(torch.load(PATH)"
+                      "[KEY], NEW)")};
+  if (has_tensors) return {root};
+  machine.fail(join_text("has no tensors among its keys (", keys, "), nor below state_dict, model or module",
+                         others.empty() ? "" : "; " + others + " has: save it by itself"));
 }
 
 /// The first bytes of a file, which tell its kind.
@@ -428,13 +488,14 @@ WeightSet read_torch_file(const std::string& path) {
   const std::vector<std::byte> program = zip.read(found->first, {max_pickle, "pickles"});
   Machine machine(zip, program);
   const Value root = machine.at(machine.run());
-  const Value state = state_dict(machine, root);
+  const auto [state, note] = state_dict(machine, root);
   if (state.items.empty()) machine.fail("has no tensors");
   Tensors tensors(zip, machine, folder);
   for (std::size_t i = 1; i < state.items.size(); i += 2)
     if (const Value& value = machine.at(state.items[i]); value.kind == Kind::tensor) tensors.expect(value);
   std::set<std::string> names;
   WeightSet result;
+  if (!note.empty()) result.notes.push_back(path + ": " + note);
   for (std::size_t i = 0; i < state.items.size(); i += 2) {
     const Value& key = machine.at(state.items[i]);
     const Value& value = machine.at(state.items[i + 1]);

@@ -17,9 +17,9 @@ bool is_torch_file(const std::string& path);
 /// safetensors, which come first; "" if it leads to none. FileError for the index of several.
 std::string torch_file_at(const std::string& path);
 
-/// The tensors of a state dict, or of one under the key "state_dict", "model", "model_state_dict" or "module". Anything
-/// else in the pickle, a damaged archive, and tensors that claim more than their storages are FileErrors, with the
-/// lines of Python that make a safetensors file of it.
+/// The tensors of a state dict, or of the first under the keys "state_dict", "model", "model_state_dict" and "module";
+/// WeightSet::notes tells of tensors beside it. Anything else in the pickle, a damaged archive, and tensors that claim
+/// more than their storages are FileErrors, with the lines of Python that make a safetensors file of it.
 WeightSet read_torch_file(const std::string& path);
 
 }  // namespace hearth::models

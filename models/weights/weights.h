@@ -52,6 +52,7 @@ struct Weight {
 struct WeightSet {
   std::vector<Weight> weights{};
   SafetensorsMetadata metadata{};
+  std::vector<std::string> notes{};  ///< what of the file was not read
 };
 
 /// What does not fit. Each entry names a tensor, and its shape where that matters.

@@ -403,6 +403,7 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
   }
   for (const std::string& name : dropped) result.report.left_out.push_back(name + ", unused");
   result.unused = unused_of(theirs, result.weights, options, dropped);
+  result.notes.insert(result.notes.begin(), theirs.notes.begin(), theirs.notes.end());
   return result;
 }
 

@@ -130,6 +130,9 @@ class TorchArchive : public testing::Test {
     add(file, 0, 2);
     return file;
   }
+  static std::string bytes_of(const std::vector<float>& values) {
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+  }
   std::string put(const std::string& bytes) const { return folder_.write("file.pth", {bytes.begin(), bytes.end()}); }
   std::string archive(const std::string& pickle, const std::string& storage = std::string(16, '\0')) const {
     return put(zip({{"a/data.pkl", pickle}, {"a/data/0", storage}, {"a/byteorder", "little"}}));
@@ -154,10 +157,13 @@ class TorchArchive : public testing::Test {
     return result + "t";
   }
   static std::string tensor(const std::string& offset, const std::string& sizes, const std::string& strides,
-                            std::int32_t elements = 4, const std::string& type = "FloatStorage") {
+                            std::int32_t elements = 4, const std::string& type = "FloatStorage",
+                            const std::string& marks = "") {
     return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + type + "\n" + text("0") +
-           text("cpu") + number(elements) + "tQ" + offset + sizes + strides + "\x89" + "}tR";
+           text("cpu") + number(elements) + "tQ" + offset + sizes + strides + "\x89" + "}" + marks + "tR";
   }
+  static std::string scalar(std::int32_t offset) { return tensor(number(offset), tuple({}), tuple({})); }
+  static std::string inner(const std::string& items) { return "}(" + items + "u"; }
   static std::string dict(const std::string& items) { return "\x80\x02}(" + items + "u."; }
 
   test::TempDir folder_;
@@ -166,6 +172,49 @@ class TorchArchive : public testing::Test {
 TEST_F(TorchArchive, IsReadAsMadeHere) {
   const std::string path = archive(dict(text("w") + tensor(number(0), tuple({2, 2}), tuple({2, 1}))));
   EXPECT_EQ(read_torch_file(path).weights.at(0).value.shape(), (Shape{2, 2}));
+}
+
+TEST_F(TorchArchive, AViewThatIsNegatedHasItsSigns) {
+  const auto marked = [&](const std::string& marks, const std::string& type = "FloatStorage") {
+    return archive(dict(text("w") + tensor(number(0), tuple({2}), tuple({1}), 4, type, marks)),
+                   bytes_of({1.5F, -2.0F, 0.0F, 3.0F}));
+  };
+  const auto values = [&](const std::string& path) { return tensors_of(path).at("w").to_doubles(); };
+  EXPECT_EQ(values(marked(inner(text("neg") + "\x88"))), (std::vector<double>{-1.5, 2}));
+  EXPECT_EQ(values(marked(inner(text("neg") + "\x89"))), (std::vector<double>{1.5, -2}));
+  EXPECT_EQ(values(marked("}")), (std::vector<double>{1.5, -2}));
+  EXPECT_PRED2(contains, refusal(marked(inner(text("conj") + "\x88"))), "save it after resolve_conj()");
+  EXPECT_PRED2(contains, refusal(marked("N")), "marks \"w\" in an unknown way");
+  EXPECT_PRED2(contains, refusal(marked(inner(text("neg") + "\x88"), "IntStorage")), "negates \"w\", which is of i32");
+}
+
+TEST_F(TorchArchive, WeightsBesideTheModelAreTold) {
+  const auto read = [&](const std::string& items) {
+    return read_torch_file(archive(dict(items), bytes_of({1, 2, 3, 4})));
+  };
+  const auto value = [](const models::WeightSet& set) { return set.weights.at(0).value.item(); };
+  const std::string raw = inner(text("w") + scalar(0)), average = inner(text("w") + scalar(1));
+  // In any order.
+  for (const std::string& items : {text("model") + raw + text("model_ema") + average,
+                                   text("model_ema") + average + text("epoch") + number(3) + text("model") + raw}) {
+    const models::WeightSet set = read(items);
+    EXPECT_EQ(value(set), 1);
+    ASSERT_EQ(set.notes.size(), 1U);
+    EXPECT_PRED2(contains, set.notes[0], "the weights are those of \"model\"; beside it are \"model_ema\"");
+  }
+  const std::string path = archive(dict(text("model") + raw + text("model_ema") + average));
+  const auto imported = models::import_weights(path, {.from = models::WeightFormat::torch});
+  ASSERT_FALSE(imported.notes.empty());
+  EXPECT_PRED2(contains, imported.notes[0], "\"model_ema\"");
+  // A number that was kept as a tensor is no weight of the model.
+  const models::WeightSet counted = read(text("steps") + scalar(2) + text("state_dict") + raw);
+  EXPECT_EQ(value(counted), 1);
+  EXPECT_PRED2(contains, counted.notes.at(0), "beside it are \"steps\"");
+  EXPECT_TRUE(read(text("state_dict") + raw + text("lr") + number(1)).notes.empty());
+  // No state dict, but a part of one.
+  EXPECT_PRED2(contains, refusal(archive(dict(text("w") + scalar(0) + text("model") + inner(text("a") + number(1))))),
+               "has \"model\", which is no tensor");
+  EXPECT_PRED2(contains, refusal(archive(dict(text("ema") + average))), "\"ema\" has: save it by itself");
 }
 
 TEST_F(TorchArchive, AModuleTakesPyTorchsFilters) {

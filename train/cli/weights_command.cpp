@@ -54,6 +54,7 @@ int inspect(const Arguments& arguments) {
     std::cout << set.weights.size() << " tensors, " << elements << " elements\n";
     if (!model.is_null()) std::cout << "the model: " << to_text(model) << "\n";
   }
+  for (const std::string& note : set.notes) std::cerr << "warning: " << printable(note) << "\n";
   if (damaged > 0) std::cerr << "warning: " << damaged << " tensors have NaN or infinite values\n";
   return 0;
 }
