@@ -16,6 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t most_shards = 100'000;
+// Those of paths on Linux.
+constexpr std::size_t longest_pattern = 16'384, longest_shard_name = 4096;
 
 /// "000..009": its bounds, and the digits to which numbers are filled up.
 bool read_range(std::string_view text, std::int64_t& first, std::int64_t& last, std::size_t& digits) {
@@ -31,18 +33,9 @@ bool read_range(std::string_view text, std::int64_t& first, std::int64_t& last, 
   return true;
 }
 
-/// One pair of braces after the other.
-void expand_braces(const std::string& pattern, std::vector<std::string>& names) {
-  const std::size_t open = pattern.find('{');
-  if (open == pattern.npos) {
-    HEARTH_CHECK(ConfigError, names.size() < most_shards, "data: a pattern of more than ", most_shards, " files");
-    names.push_back(pattern);
-    return;
-  }
-  const std::size_t close = pattern.find('}', open);
-  HEARTH_CHECK(ConfigError, close != pattern.npos, "data: the pattern \"", pattern, "\" lacks a closing brace");
-  const std::string front = pattern.substr(0, open), back = pattern.substr(close + 1);
-  const std::string inner = pattern.substr(open + 1, close - open - 1);
+/// What a pair of braces stands for.
+std::vector<std::string> choices_of(const std::string& inner, const std::string& pattern) {
+  std::vector<std::string> choices;
   std::int64_t first = 0, last = 0;
   std::size_t digits = 0;
   if (read_range(inner, first, last, digits)) {
@@ -51,37 +44,77 @@ void expand_braces(const std::string& pattern, std::vector<std::string>& names) 
     for (std::int64_t i = first; i <= last; ++i) {
       std::string number = std::to_string(i);
       if (number.size() < digits) number.insert(0, digits - number.size(), '0');
-      expand_braces(front + number + back, names);
+      choices.push_back(std::move(number));
     }
-    return;
+    return choices;
   }
   HEARTH_CHECK(ConfigError, inner.find(',') != inner.npos, "data: {", inner, "} of the pattern \"", pattern,
                "\" is neither {first..last} nor {one,another}");
   for (std::size_t begin = 0; begin <= inner.size();) {
     const std::size_t end = std::min(inner.find(',', begin), inner.size());
-    expand_braces(front + inner.substr(begin, end - begin) + back, names);
+    choices.push_back(inner.substr(begin, end - begin));
     begin = end + 1;
   }
+  return choices;
 }
 
-/// Whether a name is what a pattern with * stands for.
+/// All names that pairs of braces stand for, the last of which changes first.
+std::vector<std::string> expand_braces(const std::string& pattern) {
+  HEARTH_CHECK(ConfigError, pattern.size() <= longest_pattern, "data: a pattern of ", pattern.size(),
+               " characters; at most ", longest_pattern, " are read");
+  std::vector<std::string> names{""};
+  for (std::size_t at = 0; at < pattern.size();) {
+    const std::size_t open = std::min(pattern.find('{', at), pattern.size());
+    std::vector<std::string> choices{""};
+    const std::string front = pattern.substr(at, open - at);
+    at = open;
+    if (open < pattern.size()) {
+      const std::size_t close = pattern.find('}', open);
+      HEARTH_CHECK(ConfigError, close != pattern.npos, "data: the pattern \"", pattern, "\" lacks a closing brace");
+      choices = choices_of(pattern.substr(open + 1, close - open - 1), pattern);
+      at = close + 1;
+    }
+    HEARTH_CHECK(ConfigError, names.size() * choices.size() <= most_shards, "data: a pattern of more than ",
+                 most_shards, " files");
+    std::vector<std::string> longer;
+    longer.reserve(names.size() * choices.size());
+    for (const std::string& name : names)
+      for (const std::string& choice : choices) {
+        longer.push_back(name + front + choice);
+        HEARTH_CHECK(ConfigError, longer.back().size() <= longest_shard_name, "data: the pattern \"",
+                     pattern.substr(0, 80), "...\" gives names of more than ", longest_shard_name, " characters");
+      }
+    names = std::move(longer);
+  }
+  return names;
+}
+
+/// Whether a name is what a pattern with * stands for. Each star takes as little as it can: what a later one could do
+/// with more, it can do as well.
 bool matches(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == pattern.npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t i = star; i <= name.size(); ++i)
-    if (matches(rest, name.substr(i))) return true;
-  return false;
+  std::size_t p = 0, n = 0, star = pattern.npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == pattern.npos;
 }
 
 }  // namespace
 
 std::vector<std::string> expand_shards(const std::string& folder, const std::string& pattern) {
-  std::vector<std::string> patterns, names;
-  expand_braces(pattern, patterns);
-  for (const std::string& one : patterns) {
-    const fs::path path = folder.empty() ? fs::path(one) : fs::path(folder) / one;
+  std::vector<std::string> names;
+  for (const std::string& expanded : expand_braces(pattern)) {
+    const fs::path path = folder.empty() ? fs::path(expanded) : fs::path(folder) / expanded;
     const std::string last = path.filename().string();
     if (last.find('*') == last.npos) {
       names.push_back(path.string());

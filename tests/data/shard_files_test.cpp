@@ -337,6 +337,32 @@ TEST(ShardNames, ArePatterns) {
     EXPECT_THROW(expand_shards("", bad), ConfigError) << bad;
 }
 
+TEST(ShardNames, PatternsTakeTheTimeAndMemoryOfTheirLength) {
+  const test::TempDir folder;
+  using Names = std::vector<std::string>;
+  const std::string name = std::string(200, 'a') + ".tar", other = std::string(200, 'a') + "xb.tar";
+  folder.write(name, Bytes{});
+  folder.write(other, Bytes{});
+  std::string stars;
+  for (int i = 0; i < 40; ++i) stars += "*a";
+  EXPECT_EQ(expand_shards(folder.path(), stars + "*b.tar"), Names{folder / other});
+  EXPECT_EQ(expand_shards(folder.path(), "*a.tar*"), Names{folder / name});
+  EXPECT_EQ(expand_shards(folder.path(), "***x*b*"), Names{folder / other});
+  EXPECT_THROW(expand_shards(folder.path(), stars + "*c.tar"), FileError);
+  const auto repeated = [](const std::string& part, int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  EXPECT_EQ(expand_shards("", repeated("{0..0}", 2000)), Names{std::string(2000, '0')});
+  const auto refusal = [](const std::string& pattern) {
+    return test::error_message<ConfigError>([&] { (void)expand_shards("", pattern); });
+  };
+  EXPECT_PRED2(test::contains, refusal(repeated("{0..0}", 1'000'000)), "characters; at most");
+  EXPECT_PRED2(test::contains, refusal(repeated("{0..1}", 40)), "a pattern of more than 100000 files");
+  EXPECT_PRED2(test::contains, refusal(std::string(5000, 'a') + "{0..99999}"), "names of more than 4096 characters");
+}
+
 struct TfRecordTest : testing::Test {
   test::TempDir folder;
   fs::path path = folder / "train-0.tfrecord";
