@@ -81,7 +81,9 @@ std::uint64_t inflate_members(std::span<const std::uint8_t> bytes, const std::st
     HEARTH_CHECK(DataError, done <= most, name, ": ", bytes.size(), " bytes inflate to more than ", most,
                  " bytes; unpack the file if that is no mistake");
     if (status == Z_STREAM_END) {
-      if (stream.avail_in == 0) return done;
+      // Zeros fill the last block of a tape or a disk, as gzip has it too.
+      const std::span rest(stream.next_in, stream.avail_in);
+      if (std::ranges::all_of(rest, [](Bytef byte) { return byte == 0; })) return done;
       HEARTH_CHECK(DataError, inflateReset(&stream) == Z_OK, name, ": zlib cannot continue");
       continue;
     }

@@ -144,6 +144,15 @@ TEST(GzipTest, DamageIsFoundAtEveryLength) {
   Bytes flipped = whole;
   flipped[12] ^= 1;
   EXPECT_THROW(inflate_gzip(flipped, "x", {100, "sequences"}), DataError);
+  // Two members with zeros behind them, as gzip takes them, and with anything else.
+  Bytes padded = whole;
+  padded.insert(padded.end(), whole.begin(), whole.end());
+  padded.insert(padded.end(), 512, 0);
+  Bytes twice = text;
+  twice.insert(twice.end(), text.begin(), text.end());
+  EXPECT_EQ(inflate_gzip(padded, "x", {100, "sequences"}), twice);
+  padded.back() = 1;
+  EXPECT_THROW(inflate_gzip(padded, "x", {100, "sequences"}), DataError);
   EXPECT_TRUE(contains(error_message<DataError>([&] {
                          inflate_gzip(whole, "x", {3, "sequences"});
                        }),
