@@ -103,6 +103,20 @@ Image noise(int height, int width, int channels) {
   return image;
 }
 
+TEST(RandAugmentTest, QuartersOfATurnMoveWholePixels) {
+  const std::vector<std::uint8_t> fill{1, 2, 3};
+  for (const int side : {6, 7, 224}) {
+    const Image image = noise(side, side, 3);
+    Image turned = image, scratch;
+    apply_augment_op(turned, scratch, AugmentOp::rotate, 90, fill);
+    for (int y = 0; y < side; ++y)
+      for (int x = 0; x < side; ++x)
+        ASSERT_EQ(turned.row(y)[3 * x], image.row(x)[3 * (side - 1 - y)]) << y << ", " << x << " of " << side;
+    for (const double degrees : {180.0, 90.0}) apply_augment_op(turned, scratch, AugmentOp::rotate, degrees, fill);
+    EXPECT_EQ(turned, image);
+  }
+}
+
 TEST(RandAugmentTest, ChangesThatDoNothing) {
   const Image image = noise(6, 7, 3);
   const std::vector<std::uint8_t> fill{1, 2, 3};
