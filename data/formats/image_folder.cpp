@@ -337,11 +337,14 @@ ImageDatasetPointer image_file(const std::string& path, const ImageFolderOptions
   return std::make_shared<ImageFolder>(path, options);
 }
 
-std::vector<std::string> image_files(const std::string& folder) {
-  WarningList none;
-  std::vector<std::string> paths;
-  for (auto& found : Walk(true, none, none).files_below(folder)) paths.push_back(std::move(found.path));
-  return paths;
+ImageFiles image_files(const std::string& folder) {
+  WarningList unreadable, left_out;
+  ImageFiles files;
+  for (auto& found : Walk(false, unreadable, left_out).files_below(folder))
+    files.paths.push_back(std::move(found.path));
+  files.unreadable = unreadable.get();
+  files.left_out = left_out.get();
+  return files;
 }
 
 ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {

@@ -48,9 +48,13 @@ HEARTH_API ImageDatasetPointer image_folder(const std::string& root, const Image
 /// One image file as a set of one sample, which is read as those of a folder are. One that cannot be decoded is an
 /// error.
 HEARTH_API ImageDatasetPointer image_file(const std::string& path, const ImageFolderOptions& options);
-/// The paths of all images below a folder, sorted: files whose names image_folder() takes, links followed. FileError if
-/// it cannot be listed; DataError for a link to nothing.
-HEARTH_API std::vector<std::string> image_files(const std::string& folder);
+struct ImageFiles {
+  std::vector<std::string> paths;  ///< sorted
+  Warnings unreadable;             ///< links to nothing
+  Warnings left_out;               ///< images of kinds that are not read
+};
+/// All images below a folder: files whose names image_folder() takes, links followed. FileError if it cannot be listed.
+HEARTH_API ImageFiles image_files(const std::string& folder);
 
 /// Parts by folder: root/train with, where present, root/val (or valid, validation, dev) and root/test, in any case;
 /// or, without these, root itself as one set. Other folders beside them are left out with a warning. DataError for what

@@ -128,10 +128,14 @@ TEST_F(CopiedCheckpoint, NamesEachImageThatCannotBeRead) {
   write_pictures(folder_ / "elsewhere/others", 1);
   write("elsewhere/others/a.png", "none");
   write("elsewhere/others/z.png", "");
+  write("elsewhere/others/scan.tif", "none");
+  fs::create_symlink("nowhere.png", folder_ / "elsewhere/others/link.png");
   const ProgramResult result = hearth({"predict", "net", "others", "absent.png"});
-  expect_refused(result, 3, {"others/a.png", "3 of 5 inputs cannot be read"});
+  expect_refused(result, 3, {"others/link.png", "4 of 6 inputs cannot be read"});
   for (const char* name : {"a.png", "z.png", "absent.png"})
     EXPECT_PRED2(contains, result.err, std::string(name) + ": ");
+  EXPECT_PRED2(contains, result.err, "link.png: a link to nothing");
+  EXPECT_PRED2(contains, result.err, "scan.tif: tif files are not read; convert it to PNG or JPEG");
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << "the readable ones";
   fs::create_directories(folder_ / "elsewhere/empty");
   expect_refused(hearth({"predict", "net", "empty"}), 3, {"empty: has no image file"});

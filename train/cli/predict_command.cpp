@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core/io/file.h"
+#include "core/io/printable.h"
 #include "data/formats/image_folder.h"
 #include "data/text/labelled.h"
 #include "ops/shape/concat.h"
@@ -71,23 +72,6 @@ void write_classes(const Arguments& arguments, const Predictor& predictor, const
   std::cout.flush();
 }
 
-/// The files named, and of folders all images below them.
-std::vector<std::string> image_inputs(const Kind& kind, const Arguments& arguments) {
-  std::vector<std::string> files;
-  for (const std::string& input : given_inputs(arguments)) {
-    std::error_code absent;
-    if (!std::filesystem::is_directory(input, absent)) {
-      files.push_back(input);
-      continue;
-    }
-    const std::vector<std::string> below = data::image_files(input);
-    HEARTH_CHECK(DataError, !below.empty(), input, ": has no image file; give files, or a folder that has some");
-    files.insert(files.end(), below.begin(), below.end());
-  }
-  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", kind.usage);
-  return files;
-}
-
 // Inputs that are computed at once, so that the first lines come soon.
 constexpr std::size_t inputs_at_once = 32;
 
@@ -100,24 +84,55 @@ class Unreadable {
     first_ = error.what();
     is_file_error_ = error.kind() == std::string_view("file");
   }
+  void add(const data::Warnings& warnings) {
+    tell(warnings);
+    if (count_ == 0 && warnings.count > 0) first_ = warnings.first.front();
+    count_ += static_cast<std::size_t>(warnings.count);
+    in_folders_ += static_cast<std::size_t>(warnings.count);
+  }
+  /// Names the first of what is passed over.
+  static void tell(const data::Warnings& warnings) {
+    for (const std::string& text : warnings.first) std::cerr << "hearth: warning: " << printable(text) << "\n";
+    if (const auto more = warnings.count - static_cast<std::int64_t>(warnings.first.size()); more > 0)
+      std::cerr << "hearth: warning: and " << more << " more\n";
+  }
   /// FileError or DataError if there was one.
   void report(std::size_t inputs) const {
     if (count_ == 0) return;
-    const std::string text = join_text(first_, "; ", count_, " of ", inputs, " inputs cannot be read");
+    const std::string text = join_text(first_, "; ", count_, " of ", inputs + in_folders_, " inputs cannot be read");
     if (is_file_error_) throw FileError(text);
     throw DataError(text);
   }
 
  private:
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, in_folders_ = 0;
   std::string first_;
   bool is_file_error_ = false;
 };
 
+/// The files named, and of folders all images below them.
+std::vector<std::string> image_inputs(const Kind& kind, const Arguments& arguments, Unreadable& unreadable) {
+  std::vector<std::string> files;
+  for (const std::string& input : given_inputs(arguments)) {
+    std::error_code absent;
+    if (!std::filesystem::is_directory(input, absent)) {
+      files.push_back(input);
+      continue;
+    }
+    const data::ImageFiles below = data::image_files(input);
+    unreadable.add(below.unreadable);
+    Unreadable::tell(below.left_out);
+    HEARTH_CHECK(DataError, !below.paths.empty(), input, ": has no image file; give files, or a folder that has some");
+    files.insert(files.end(), below.paths.begin(), below.paths.end());
+  }
+  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", kind.usage);
+  return files;
+}
+
 int classify_images(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   const Predictor predictor(std::move(session));
-  const std::vector<std::string> files = image_inputs(kind, arguments);
   Unreadable unreadable;
+  const std::vector<std::string> files = image_inputs(kind, arguments, unreadable);
   for (std::size_t first = 0; first < files.size(); first += inputs_at_once) {
     std::vector<std::string> names;
     std::vector<Tensor> inputs;
