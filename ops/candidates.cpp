@@ -23,10 +23,30 @@ struct Registry {
   ChoiceLog::Runs runs;
 };
 
-// Those of the library, on any device: their lists are made when they are first called.
-const std::vector<std::string>& ops_of_library() {
-  static const std::vector<std::string> ops{"attention", "conv2d", "linear", "matmul", "window_attention"};
+/// Those of the library with the implementations on any device, as this build may have but one, and makes its lists
+/// when ops are first called.
+const std::map<std::string, std::vector<std::string>, std::less<>>& ops_of_library() {
+  static const std::vector<std::string> products{"amx",      "avx512_bf16",      "onednn", "gemm",
+                                                 "cublaslt", "cublaslt_unfused", "mma",    "portable"};
+  static const std::map<std::string, std::vector<std::string>, std::less<>> ops{
+      {"attention", {"cudnn", "mma", "portable"}},
+      {"conv2d",
+       {"matmul", "amx", "winograd", "direct_bf16", "paired_bf16", "stem_bf16", "unfolded", "onednn", "im2col",
+        "cublaslt", "stem", "cudnn", "mma", "portable"}},
+      {"linear", products},
+      {"matmul", products},
+      {"window_attention", {"mma", "portable"}}};
   return ops;
+}
+
+/// Null for an op that is none of these.
+const std::vector<std::string>* names_of_library(std::string_view op) {
+  const auto found = ops_of_library().find(op);
+  return found != ops_of_library().end() ? &found->second : nullptr;
+}
+
+bool is_among(std::string_view name, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // Leaked: ops may run while static objects are destroyed.
@@ -121,31 +141,34 @@ Forced forced_of(std::string_view text) {
                  "HEARTH_PICK is \"", text,
                  "\"; it must read op:implementation[,op:implementation], as in conv2d:portable");
     const std::string_view op = item.substr(0, colon);
-    const std::vector<std::string>& known = ops_of_library();
-    if (std::find(known.begin(), known.end(), op) == known.end())
-      throw ConfigError(join_text("HEARTH_PICK is \"", text, "\": no op \"", op, "\" has several implementations; ",
-                                  suggest(op, known, "those that have")));
-    const bool is_new = forced.emplace(op, item.substr(colon + 1)).second;
+    const std::string_view name = item.substr(colon + 1);
+    std::vector<std::string> ops;
+    for (const auto& known : ops_of_library()) ops.push_back(known.first);
+    const std::vector<std::string>* const names = names_of_library(op);
+    HEARTH_CHECK(ConfigError, names != nullptr, "HEARTH_PICK is \"", text, "\": no op \"", op,
+                 "\" has several implementations; ", suggest(op, ops, "those that have"));
+    HEARTH_CHECK(ConfigError, is_among(name, *names), "HEARTH_PICK is \"", text, "\": ", op,
+                 " has no implementation \"", name, "\"; ", suggest(name, *names, "it has"));
+    const bool is_new = forced.emplace(op, name).second;
     HEARTH_CHECK(ConfigError, is_new, "HEARTH_PICK is \"", text, "\": ", op, " is forced twice; leave one of the two");
   }
   return forced;
 }
 
-CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
-                                     const std::vector<std::string>& elsewhere) {
+CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
+  const std::vector<std::string>* const of_library = names_of_library(op);
   auto found = std::find_if(all.records.begin(), all.records.end(), [&](const auto& r) { return r.op == op; });
   if (found == all.records.end()) {
     found = all.records.emplace(all.records.end());
     found->op = op;
   }
-  const auto add = [](const std::vector<std::string>& from, std::vector<std::string>& to) {
-    for (const std::string& name : from)
-      if (std::find(to.begin(), to.end(), name) == to.end()) to.push_back(name);
-  };
-  add(names, found->names);
-  add(elsewhere, found->elsewhere);
+  for (const std::string& name : names) {
+    HEARTH_CHECK(InternalError, of_library == nullptr || is_among(name, *of_library), op, ": \"", name,
+                 "\" is missing from the list of implementations");
+    if (!is_among(name, found->names)) found->names.push_back(name);
+  }
   return *found;
 }
 
@@ -156,9 +179,8 @@ Preference preference_of(const CandidateRecord& record) {
   const bool strict = forced != all.forced.end();
   if (!strict && picked == all.picked.end()) return {};
   const std::string& name = strict ? forced->second : picked->second;
-  bool known = false;
-  for (const auto* names : {&record.names, &record.elsewhere})
-    for (const std::string& one : *names) known = known || one == name;
+  const std::vector<std::string>* const of_library = names_of_library(record.op);
+  const bool known = is_among(name, record.names) || (of_library != nullptr && is_among(name, *of_library));
   HEARTH_CHECK(ConfigError, known, record.op, ": forced to \"", name, "\", which is not one of its implementations (",
                listed(record.names, ", "), ")");
   return {name, strict};

@@ -79,14 +79,14 @@ namespace detail {
 /// Names of implementations by op.
 using Forced = std::map<std::string, std::string, std::less<>>;
 /// What HEARTH_PICK says. ConfigError unless it reads op:name[,op:name], each op being one of the library that has
-/// several implementations, and named once. (Ops of a program's own are forced by ForceCandidate.)
+/// several implementations, on whatever device, of which that is one, and named once. (Ops of a program's own are
+/// forced by ForceCandidate.)
 Forced forced_of(std::string_view text);
 
 /// What is known about an op with candidates; lives as long as the process.
 struct CandidateRecord {
   std::string op;
-  std::vector<std::string> names;      ///< of all lists made so far
-  std::vector<std::string> elsewhere;  ///< names on other devices, whose lists may not be made yet
+  std::vector<std::string> names;  ///< of all lists made so far
   std::atomic<const char*> last{nullptr};
   std::atomic<bool> left{false};  ///< whether a problem that HEARTH_PICK's choice does not support was told
 };
@@ -98,8 +98,7 @@ struct Preference {
 };
 
 /// The op's record, with these names added to it.
-CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names,
-                                     const std::vector<std::string>& elsewhere);
+CandidateRecord& register_candidates(const char* op, const std::vector<std::string>& names);
 /// ConfigError for a name that the record does not know.
 Preference preference_of(const CandidateRecord& record);
 /// Changes whenever a preference does.
@@ -130,8 +129,7 @@ template <class Results, class Own>
 Trial(DType, Results, Own) -> Trial<Results, Own>;
 
 /// The candidates of one op on one type of device, most specialised first, and the choices made so far. Problem is
-/// ordered by operator<, and put into words by operator<<. `elsewhere` names those that the op has on other types of
-/// device only.
+/// ordered by operator<, and put into words by operator<<.
 template <class Problem, class Run>
 class Candidates {
  public:
@@ -140,8 +138,8 @@ class Candidates {
     const char* label;
   };
 
-  Candidates(const char* op, std::vector<Candidate<Problem, Run>> list, const std::vector<std::string>& elsewhere = {})
-      : list_(std::move(list)), record_(detail::register_candidates(op, names_of(list_), elsewhere)) {
+  Candidates(const char* op, std::vector<Candidate<Problem, Run>> list)
+      : list_(std::move(list)), record_(detail::register_candidates(op, names_of(list_))) {
     for (const auto& candidate : list_) labels_.push_back(record_.op + ":" + candidate.name);
   }
 

@@ -102,17 +102,15 @@ void run_im2col(const ConvProblem& problem, const Conv2dOperands& o) {
 }  // namespace
 
 void conv2d(cpu::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
-  static Conv2dCandidates candidates("conv2d",
-                                     {with_f16<conv2d_matmul, true>(),
-                                      with_f16<conv2d_amx>(),
-                                      with_f16<conv2d_winograd, true>(),
-                                      with_f16<conv2d_direct_bf16>(),
-                                      with_f16<conv2d_paired_bf16>(),
-                                      with_f16<conv2d_stem_bf16>(),
-                                      with_f16<conv2d_unfolded>(),
-                                      with_f16<conv2d_onednn>(),
-                                      {"im2col", takes_all, run_im2col}},
-                                     {"cublaslt", "cudnn", "mma", "portable"});
+  static Conv2dCandidates candidates("conv2d", {with_f16<conv2d_matmul, true>(),
+                                                with_f16<conv2d_amx>(),
+                                                with_f16<conv2d_winograd, true>(),
+                                                with_f16<conv2d_direct_bf16>(),
+                                                with_f16<conv2d_paired_bf16>(),
+                                                with_f16<conv2d_stem_bf16>(),
+                                                with_f16<conv2d_unfolded>(),
+                                                with_f16<conv2d_onednn>(),
+                                                {"im2col", takes_all, run_im2col}});
   run_conv2d(candidates, shape, pass, operands);
 }
 

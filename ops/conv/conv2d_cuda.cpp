@@ -331,8 +331,7 @@ Conv2dCandidates& candidates() {
                                 {"stem", native_stem_unsupported, run_stem},
                                 {"cudnn", library_unsupported, run_library, cuda::dnn::why_absent},
                                 {"mma", mma_unsupported, run_mma},
-                                {"portable", portable_unsupported, run_portable}},
-                               {"matmul", "direct_bf16", "paired_bf16", "stem_bf16", "unfolded", "onednn", "im2col"});
+                                {"portable", portable_unsupported, run_portable}});
   return list;
 }
 

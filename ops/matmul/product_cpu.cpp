@@ -77,8 +77,7 @@ ProductCandidates product_candidates(cpu::Stream&, const char* op) {
           {{"amx", amx_unsupported, run<cpu::matmul_by_amx>, nullptr, cpu::amx_slower},
            {"avx512_bf16", avx512_bf16_unsupported, run_avx512_bf16, nullptr, cpu::avx512_bf16_slower},
            {"onednn", library_unsupported, run<cpu::dnn::matmul>, nullptr, library_slower},
-           {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}},
-          {"cublaslt", "cublaslt_unfused", "mma", "portable"}};
+           {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}}};
 }
 
 }  // namespace hearth::kernels

@@ -165,8 +165,7 @@ ProductCandidates product_candidates(cuda::Stream&, const char* op) {
           {{"cublaslt", cublaslt_unsupported, run_library, cuda::blas::why_absent},
            {"cublaslt_unfused", unfused_unsupported, run_unfused, cuda::blas::why_absent},
            {"mma", mma_unsupported, run_mma},
-           {"portable", portable_unsupported, run_portable}},
-          {"onednn", "gemm"}};
+           {"portable", portable_unsupported, run_portable}}};
 }
 
 }  // namespace hearth::kernels

@@ -97,18 +97,20 @@ TEST(CandidatesPin, UnknownNamesAreRefused) {
 }
 
 TEST(CandidatesPin, NameOfAnotherDeviceLeavesThisOneAlone) {
-  static Candidates<int, int(int)> here(
-      "test_places", {{"half", only_even, [](int x) { return x / 2; }}, {"same", only_small, [](int x) { return x; }}},
-      {"elsewhere"});
-  const ForceCandidate force("test_places", "elsewhere");
-  EXPECT_EQ(here.choose(8).run(8), 4);
-  static Candidates<int, int(int)> there("test_places", {{"elsewhere", only_small, [](int x) { return -x; }}},
-                                         {"half", "same"});
+  // A list of one device does not know the other's, which may not be made yet, or not be in this build.
+  static Candidates<int, int(int)> here("window_attention", {{"portable", only_small, [](int x) { return x; }}});
+  const ForceCandidate force("window_attention", "mma");
+  EXPECT_EQ(here.choose(8).run(8), 8);
+  static Candidates<int, int(int)> there("window_attention", {{"mma", only_small, [](int x) { return -x; }}});
   EXPECT_EQ(there.choose(8).run(8), -8);
-  EXPECT_EQ(last_choice("test_places"), "elsewhere");
-  EXPECT_EQ(candidate_names("test_places"), (std::vector<std::string>{"half", "same", "elsewhere"}));
-  const ForceCandidate unknown("test_places", "nowhere");
+  EXPECT_EQ(last_choice("window_attention"), "mma");
+  const ForceCandidate unknown("window_attention", "nowhere");
   EXPECT_THROW(here.choose(8), ConfigError);
+}
+
+TEST(CandidatesPin, NamesOfTheLibraryAreListed) {
+  EXPECT_THROW((Candidates<int, int(int)>("matmul", {{"unlisted", only_small, [](int x) { return x; }}})),
+               InternalError);
 }
 
 TEST(CandidatesPin, ReachesTheOps) {
@@ -137,6 +139,10 @@ TEST(CandidatesPin, OfTheEnvironmentNamesOpsOfTheLibraryOnce) {
   EXPECT_PRED2(contains, message("linear:mma,conv:portable"), "\"conv\" has several");
   EXPECT_PRED2(contains, message("conv:portable"), "did you mean \"conv2d\"?");
   EXPECT_PRED2(contains, message("test_numbers:half"), "attention, conv2d, linear");
+  EXPECT_PRED2(contains, message("conv2d:cudn"), "did you mean \"cudnn\"?");
+  EXPECT_PRED2(contains, message("attention:onednn"), "attention has no implementation \"onednn\"");
+  for (const char* text : {"conv2d:cudnn", "conv2d:stem", "conv2d:winograd", "attention:cudnn", "matmul:amx"})
+    EXPECT_EQ(detail::forced_of(text).size(), 1U) << "on whatever device";
   EXPECT_PRED2(contains, message("matmul:mma,matmul:portable"), "matmul is forced twice");
   for (const char* text : {"conv2d", ":portable", "conv2d:", "conv2d:portable,,", ","})
     EXPECT_PRED2(contains, message(text), "it must read op:implementation");
