@@ -70,6 +70,22 @@ class HEARTH_API Storage {
 /// The largest storages that are alive on a device, largest first, at most `count`.
 HEARTH_API std::vector<StorageRecord> largest_storages(Device device, std::size_t count);
 
+/// Whether axes that are reduced stay, with extent 1: true or false, and no further axis, as in `x.sum(0, 1)`.
+class KeepDims {
+ public:
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  constexpr KeepDims(T keep) : keep_(keep) {  // NOLINT: stands for a bool
+    static_assert(std::same_as<T, bool>,
+                  "keep_dims is true or false: write several axes as a list, x.sum({0, 1}), and x.sum(0, true) to keep "
+                  "the axis");
+  }
+  constexpr operator bool() const { return keep_; }  // NOLINT: likewise
+
+ private:
+  bool keep_;
+};
+
 class HEARTH_API Tensor {
  public:
   /// Undefined: stands for "absent", for example a layer without bias.
@@ -107,13 +123,16 @@ class HEARTH_API Tensor {
                      DType dtype, Device device);
 
   bool defined() const { return body_ != nullptr; }
-  explicit operator bool() const { return defined(); }
-  /// `float v = loss;` does not compile: item() reads the number, and waits for the device.
+  /// `float v = loss;` and `if (less(a, b))` do not compile: item() reads the number, and waits for the device.
   template <class T>
-  requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>) operator T() const {  // NOLINT: to be found by `=`
-    static_assert(sizeof(T) == 0,
-                  "a tensor is no number: write x.item<float>() for the only element, x.to_doubles() "
-                  "for all of them");
+  requires std::is_arithmetic_v<T>
+  operator T() const {  // NOLINT: to be found by `=`
+    static_assert(
+        !std::same_as<T, bool>,
+        "a tensor is neither true nor false: write x.defined() to ask whether there is one, x.item<bool>() for "
+        "its only element, x.to_doubles() for all of them");
+    static_assert(std::same_as<T, bool>,
+                  "a tensor is no number: write x.item<float>() for the only element, x.to_doubles() for all of them");
     return {};
   }
 
@@ -246,41 +265,41 @@ class HEARTH_API Tensor {
   Tensor gather(int axis, const Tensor& ids) const;
   Tensor masked_fill(const Tensor& mask, double value) const;
 
-  Tensor sum(const std::vector<int>& axes = {}, bool keep_dims = false) const;
-  Tensor mean(const std::vector<int>& axes = {}, bool keep_dims = false) const;
-  Tensor max(const std::vector<int>& axes = {}, bool keep_dims = false) const;
-  Tensor min(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor sum(const std::vector<int>& axes = {}, KeepDims keep_dims = false) const;
+  Tensor mean(const std::vector<int>& axes = {}, KeepDims keep_dims = false) const;
+  Tensor max(const std::vector<int>& axes = {}, KeepDims keep_dims = false) const;
+  Tensor min(const std::vector<int>& axes = {}, KeepDims keep_dims = false) const;
   /// Over one axis: x.sum(0), x.mean(-1, true).
   template <std::signed_integral Axis>
-  Tensor sum(Axis axis, bool keep_dims = false) const {
+  Tensor sum(Axis axis, KeepDims keep_dims = false) const {
     return sum(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
   template <std::signed_integral Axis>
-  Tensor mean(Axis axis, bool keep_dims = false) const {
+  Tensor mean(Axis axis, KeepDims keep_dims = false) const {
     return mean(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
   template <std::signed_integral Axis>
-  Tensor max(Axis axis, bool keep_dims = false) const {
+  Tensor max(Axis axis, KeepDims keep_dims = false) const {
     return max(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
   template <std::signed_integral Axis>
-  Tensor min(Axis axis, bool keep_dims = false) const {
+  Tensor min(Axis axis, KeepDims keep_dims = false) const {
     return min(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
   /// The unbiased variance; x.var({0, 1}, {.correction = 0}) is another.
-  Tensor var(const std::vector<int>& axes = {}, bool keep_dims = false) const;
+  Tensor var(const std::vector<int>& axes = {}, KeepDims keep_dims = false) const;
   Tensor var(const std::vector<int>& axes, const VarianceOptions& options) const;
   template <std::signed_integral Axis>
-  Tensor var(Axis axis, bool keep_dims = false) const {
+  Tensor var(Axis axis, KeepDims keep_dims = false) const {
     return var(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
-  Tensor logsumexp(const std::vector<int>& axes, bool keep_dims = false) const;
+  Tensor logsumexp(const std::vector<int>& axes, KeepDims keep_dims = false) const;
   template <std::signed_integral Axis>
-  Tensor logsumexp(Axis axis, bool keep_dims = false) const {
+  Tensor logsumexp(Axis axis, KeepDims keep_dims = false) const {
     return logsumexp(std::vector<int>{static_cast<int>(axis)}, keep_dims);
   }
-  Tensor argmax(int axis, bool keep_dims = false) const;
-  Tensor argmin(int axis, bool keep_dims = false) const;
+  Tensor argmax(int axis, KeepDims keep_dims = false) const;
+  Tensor argmin(int axis, KeepDims keep_dims = false) const;
   Tensor cumsum(int axis) const;
   Sorted sort(int axis = -1, bool descending = false) const;
   Tensor argsort(int axis = -1, bool descending = false) const;

@@ -91,9 +91,9 @@ Tensor Tensor::index_select(int axis, const Tensor& ids) const { return hearth::
 Tensor Tensor::gather(int axis, const Tensor& ids) const { return hearth::gather(*this, axis, ids); }
 Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return hearth::masked_fill(*this, mask, value); }
 
-#define HEARTH_REDUCTION(name)                                              \
-  Tensor Tensor::name(const std::vector<int>& axes, bool keep_dims) const { \
-    return hearth::name(*this, axes, keep_dims);                            \
+#define HEARTH_REDUCTION(name)                                                  \
+  Tensor Tensor::name(const std::vector<int>& axes, KeepDims keep_dims) const { \
+    return hearth::name(*this, axes, keep_dims);                                \
   }
 HEARTH_REDUCTION(sum)
 HEARTH_REDUCTION(mean)
@@ -101,12 +101,14 @@ HEARTH_REDUCTION(max)
 HEARTH_REDUCTION(min)
 HEARTH_REDUCTION(logsumexp)
 #undef HEARTH_REDUCTION
-Tensor Tensor::var(const std::vector<int>& axes, bool keep_dims) const { return var(axes, {.keep_dims = keep_dims}); }
+Tensor Tensor::var(const std::vector<int>& axes, KeepDims keep_dims) const {
+  return var(axes, {.keep_dims = keep_dims});
+}
 Tensor Tensor::var(const std::vector<int>& axes, const VarianceOptions& options) const {
   return hearth::var(*this, axes, options);
 }
-Tensor Tensor::argmax(int axis, bool keep_dims) const { return hearth::argmax(*this, axis, keep_dims); }
-Tensor Tensor::argmin(int axis, bool keep_dims) const { return hearth::argmin(*this, axis, keep_dims); }
+Tensor Tensor::argmax(int axis, KeepDims keep_dims) const { return hearth::argmax(*this, axis, keep_dims); }
+Tensor Tensor::argmin(int axis, KeepDims keep_dims) const { return hearth::argmin(*this, axis, keep_dims); }
 Tensor Tensor::cumsum(int axis) const { return hearth::cumsum(*this, axis); }
 Sorted Tensor::sort(int axis, bool descending) const { return hearth::sort(*this, axis, descending); }
 Tensor Tensor::argsort(int axis, bool descending) const { return hearth::argsort(*this, axis, descending); }

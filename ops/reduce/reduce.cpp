@@ -222,27 +222,27 @@ Tensor broadcast_sum(Tensor x, const Shape& shape) {
   return sum_over(x, axes, true, 1.0).as_shape(shape);
 }
 
-Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor sum(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   return record(SumOp<false>{axes, keep_dims}, x);
 }
 
-Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor mean(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   return record(SumOp<true>{axes, keep_dims}, x);
 }
 
-Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor max(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   return record(ExtremeOp<kernels::Extreme::largest, Ties::first>{axes, keep_dims}, x);
 }
 
-Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor min(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   return record(ExtremeOp<kernels::Extreme::smallest, Ties::first>{axes, keep_dims}, x);
 }
 
-Tensor amax(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor amax(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   return record(ExtremeOp<kernels::Extreme::largest, Ties::even>{axes, keep_dims}, x);
 }
 
-Tensor amin(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor amin(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   return record(ExtremeOp<kernels::Extreme::smallest, Ties::even>{axes, keep_dims}, x);
 }
 
@@ -264,11 +264,11 @@ Tensor place_of_extreme(const char* op, kernels::Extreme kind, const Tensor& x, 
 
 }  // namespace
 
-Tensor argmax(const Tensor& x, int axis, bool keep_dims) {
+Tensor argmax(const Tensor& x, int axis, KeepDims keep_dims) {
   return place_of_extreme("argmax", kernels::Extreme::largest, x, axis, keep_dims);
 }
 
-Tensor argmin(const Tensor& x, int axis, bool keep_dims) {
+Tensor argmin(const Tensor& x, int axis, KeepDims keep_dims) {
   return place_of_extreme("argmin", kernels::Extreme::smallest, x, axis, keep_dims);
 }
 

@@ -16,42 +16,42 @@ namespace hearth {
 /// or stay with extent 1 if keep_dims. x of any shape and floating type, y of the same type; the sum of nothing is 0.
 /// Partial sums are combined in f64 and in an order that depends on the shape only.
 /// ShapeError for an axis that is out of range or given twice, DTypeError for integers.
-HEARTH_API Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, KeepDims keep_dims = false);
 
 /// The sum divided by the number of elements summed. ShapeError where that is 0.
-HEARTH_API Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, KeepDims keep_dims = false);
 
 /// The largest or smallest element over `axes`; NaN wins. Floating types, or i32 and i64 without gradient.
 /// The gradient goes to the first of equals (row-major). ShapeError where there is nothing to choose from.
-HEARTH_API Tensor max(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
-HEARTH_API Tensor min(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor max(const Tensor& x, const std::vector<int>& axes = {}, KeepDims keep_dims = false);
+HEARTH_API Tensor min(const Tensor& x, const std::vector<int>& axes = {}, KeepDims keep_dims = false);
 
 /// As max and min, but the gradient is divided evenly among equals; NaN where NaN won.
-HEARTH_API Tensor amax(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
-HEARTH_API Tensor amin(const Tensor& x, const std::vector<int>& axes = {}, bool keep_dims = false);
+HEARTH_API Tensor amax(const Tensor& x, const std::vector<int>& axes = {}, KeepDims keep_dims = false);
+HEARTH_API Tensor amin(const Tensor& x, const std::vector<int>& axes = {}, KeepDims keep_dims = false);
 
 /// Over one axis: sum(x, 0).
 template <std::signed_integral Axis>
-Tensor sum(const Tensor& x, Axis axis, bool keep_dims = false) {
+Tensor sum(const Tensor& x, Axis axis, KeepDims keep_dims = false) {
   return x.sum(axis, keep_dims);
 }
 template <std::signed_integral Axis>
-Tensor mean(const Tensor& x, Axis axis, bool keep_dims = false) {
+Tensor mean(const Tensor& x, Axis axis, KeepDims keep_dims = false) {
   return x.mean(axis, keep_dims);
 }
 template <std::signed_integral Axis>
-Tensor max(const Tensor& x, Axis axis, bool keep_dims = false) {
+Tensor max(const Tensor& x, Axis axis, KeepDims keep_dims = false) {
   return x.max(axis, keep_dims);
 }
 template <std::signed_integral Axis>
-Tensor min(const Tensor& x, Axis axis, bool keep_dims = false) {
+Tensor min(const Tensor& x, Axis axis, KeepDims keep_dims = false) {
   return x.min(axis, keep_dims);
 }
 
 /// The place of the largest element along `axis`, the first of equals, as i64. No gradient.
-HEARTH_API Tensor argmax(const Tensor& x, int axis, bool keep_dims = false);
+HEARTH_API Tensor argmax(const Tensor& x, int axis, KeepDims keep_dims = false);
 /// The place of the smallest element along `axis`, the first of equals, as i64. No gradient.
-HEARTH_API Tensor argmin(const Tensor& x, int axis, bool keep_dims = false);
+HEARTH_API Tensor argmin(const Tensor& x, int axis, KeepDims keep_dims = false);
 
 namespace kernels {
 

@@ -49,7 +49,7 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, const VarianceOptions&
   return cast(div(squares, std::max(0.0, elements - options.correction)), x.dtype());
 }
 
-Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims) {
+Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims) {
   check_floating("logsumexp", x);
   check_axes("logsumexp", x, axes);
   constexpr double infinity = std::numeric_limits<double>::infinity();

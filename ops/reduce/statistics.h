@@ -21,6 +21,6 @@ HEARTH_API Tensor var(const Tensor& x, const std::vector<int>& axes = {}, const 
 /// log(sum(exp(x))) over these axes, without overflow: infinities give what the limit is. x floating. The gradient is
 /// the softmax, and 0 where all are -infinity; over no elements it is -infinity. 16-bit types are computed in f32.
 /// ShapeError for an axis out of range; DTypeError.
-HEARTH_API Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep_dims = false);
+HEARTH_API Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, KeepDims keep_dims = false);
 
 }  // namespace hearth

@@ -12,6 +12,10 @@ void rejected(const Tensor& x, const Tensor& y, nn::Linear& layer, optim::Optimi
   if (x != 1) return;            // rejected: element by element by not_equal(a, b)
   if (x <= y) return;            // rejected: element by element by less_equal(a, b)
   if (0 >= x) return;            // rejected: element by element by greater_equal(a, b)
+  if (less(x, y)) return;        // rejected: x.defined() to ask whether there is one
+  (void)x.mean(0, 1);            // rejected: write several axes as a list, x.sum({0, 1})
+  (void)logsumexp(x, {0}, 1L);   // rejected: write several axes as a list, x.sum({0, 1})
+  (void)argmax(x, 0, 1u);        // rejected: write several axes as a list, x.sum({0, 1})
   x[y];                          // rejected: use index_select(x, axis, ids)
   const float loss = x;          // rejected: x.item<float>()
   const double mean = x.mean();  // rejected: x.item<float>()

@@ -231,7 +231,7 @@ TEST(Reduce, BroadcastSumUndoesBroadcasting) {
   EXPECT_EQ(broadcast_sum(x, {1, 2, 3}).shape(), (Shape{1, 2, 3}));
 }
 
-using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, bool);
+using Reduction = Tensor (*)(const Tensor&, const std::vector<int>&, KeepDims);
 
 TEST(ReduceRefusal, EveryReduction) {
   const std::pair<const char*, Reduction> reductions[] = {{"sum", sum}, {"mean", mean}, {"max", max},
