@@ -2,6 +2,7 @@
 #include "ops/loss/cross_entropy.h"
 
 #include <array>
+#include <limits>
 
 #include "autograd/record.h"
 #include "core/run_on.h"
@@ -120,7 +121,8 @@ Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& labels, const 
   if (options.reduction == Reduction::sum) return sum(losses);
   if (is_floating(labels.dtype())) return mean(losses);
   const Tensor total = sum(row_weights(labels, options.class_weights, losses.dtype(), options.ignore_index));
-  return div(sum(losses), where(equal(total, 0.0), 1.0, total));
+  // Where no row has a weight the mean is 0, as where none counts, though smoothing gives each a loss.
+  return div(sum(losses), where(equal(total, 0.0), std::numeric_limits<double>::infinity(), total));
 }
 
 }  // namespace

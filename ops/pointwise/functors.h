@@ -26,7 +26,7 @@ struct relu : From<Keeps::y> {
   }
   template <class T>
   HEARTH_ALWAYS_INLINE static T slope(T y) {
-    return y > T(0) ? T(1) : T(0);
+    return y <= T(0) ? T(0) : T(1);
   }
 };
 

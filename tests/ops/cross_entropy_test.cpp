@@ -127,12 +127,14 @@ OP_TEST(CrossEntropyClassWeights) {
 }
 
 TEST(CrossEntropyEdges, RowsOfClassesThatWeighNothingGiveZero) {
-  const Tensor x = requires_grad(Tensor::of<float>({2, 2}, {1, 2, 3, 4}));
-  const Tensor loss =
-      cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 0}), {.class_weights = Tensor::of<float>({2}, {0, 1})});
-  EXPECT_EQ(loss.item(), 0.0);
-  backward(loss);
-  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0, 0, 0}));
+  for (const double smoothing : {0.0, 0.1}) {
+    const Tensor x = requires_grad(Tensor::of<float>({2, 2}, {1, 2, 3, 4}));
+    const Tensor loss = cross_entropy(x, Tensor::of<std::int64_t>({2}, {0, 0}),
+                                      {.label_smoothing = smoothing, .class_weights = Tensor::of<float>({2}, {0, 1})});
+    EXPECT_EQ(loss.item(), 0.0);
+    backward(loss);
+    EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{0, 0, 0, 0}));
+  }
 }
 
 // Nobody else holds these logits, so their memory becomes the gradient's.

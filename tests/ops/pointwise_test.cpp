@@ -76,6 +76,13 @@ TEST(Pointwise, SpecialValuesGiveWhatCmathGives) {
   EXPECT_EQ(at(gelu_tanh, 1e30f), 1e30f);
 }
 
+TEST(Pointwise, ReluPassesTheGradientOfWhatIsNoNumber) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = requires_grad(Tensor::of<double>({4}, {nan, -1, 0, 2}));
+  backward(relu(x), Tensor::of<double>({4}, {1, 2, 3, 4}));
+  EXPECT_EQ(grad_of(x).to_doubles(), (std::vector<double>{1, 0, 0, 4})) << "as PyTorch";
+}
+
 TEST(Pointwise, SlopesStayFiniteFarOut) {
   for (Tensor (*f)(const Tensor&) : {gelu, gelu_tanh, silu, relu, tanh, sigmoid}) {
     const Tensor x = requires_grad(Tensor::of<float>({6}, {-INFINITY, -1e30f, -200.0f, 200.0f, 1e30f, INFINITY}));
