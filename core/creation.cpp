@@ -12,18 +12,15 @@
 namespace hearth {
 namespace {
 
-Tensor of_doubles(const Shape& shape, const std::vector<double>& values, DType dtype, Device device) {
-  return Tensor::of<double>(shape, values).to(dtype).to(device);
-}
-
 // Element i is draw(i-th value of the next key's stream).
 template <class Draw>
 Tensor random_tensor(const Shape& shape, DType dtype, Device device, const Draw& draw) {
   const RandomKey key = next_random_key();
   Random random(key.seed, key.step, key.op);
-  std::vector<double> values(static_cast<std::size_t>(shape.size()));
-  for (double& value : values) value = draw(random);
-  return of_doubles(shape, values, dtype, device);
+  const Tensor values = Tensor::empty(shape, DType::f64);
+  double* const value = values.data<double>();
+  for (std::int64_t i = 0; i < values.size(); ++i) value[i] = draw(random);
+  return values.to(dtype).to(device);
 }
 
 void check_floating(const char* op, DType dtype) {
@@ -109,7 +106,7 @@ NestedValues::NestedValues(std::initializer_list<NestedValues> rows) {
 
 Tensor tensor(std::initializer_list<NestedValues> values, DType dtype, Device device) {
   const NestedValues all(values);
-  return of_doubles(all.shape(), all.values(), dtype, device);
+  return Tensor::of<double>(all.shape(), all.values()).to(dtype).to(device);
 }
 
 Tensor ones(const Shape& shape, DType dtype, Device device) { return Tensor::full(shape, 1, dtype, device); }
@@ -131,18 +128,18 @@ Tensor arange(double begin, double end, double step, DType dtype, Device device)
 Tensor linspace(double begin, double end, std::int64_t count, DType dtype, Device device) {
   HEARTH_CHECK(UsageError, count >= 1 && std::isfinite(begin) && std::isfinite(end), "linspace: ", count,
                " values from ", begin, " to ", end, "; there is one at least, and the ends are finite");
-  std::vector<double> values(static_cast<std::size_t>(count), begin);
+  const Tensor values = Tensor::full({count}, begin, DType::f64);
+  double* const value = values.data<double>();
   const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
-  for (std::int64_t i = 1; i < count; ++i)
-    values[static_cast<std::size_t>(i)] = i + 1 == count ? end : begin + static_cast<double>(i) * step;
-  return of_doubles({count}, values, dtype, device);
+  for (std::int64_t i = 1; i < count; ++i) value[i] = i + 1 == count ? end : begin + static_cast<double>(i) * step;
+  return values.to(dtype).to(device);
 }
 
 Tensor eye(std::int64_t n, DType dtype, Device device) {
-  const Shape shape{n, n};
-  std::vector<double> values(static_cast<std::size_t>(shape.size()));
-  for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i * n + i)] = 1;
-  return of_doubles(shape, values, dtype, device);
+  const Tensor values = Tensor::zeros({n, n}, DType::f64);
+  double* const value = values.data<double>();
+  for (std::int64_t i = 0; i < n; ++i) value[i * n + i] = 1;
+  return values.to(dtype).to(device);
 }
 
 Tensor randn(const Shape& shape, DType dtype, Device device) {
@@ -169,10 +166,11 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dt
   const auto bound = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   const RandomKey key = next_random_key();
   Random random(key.seed, key.step, key.op);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.size()));
-  for (std::int64_t& value : values)
-    value = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + random.below(bound));
-  return Tensor::of<std::int64_t>(shape, values).to(dtype).to(device);
+  const Tensor values = Tensor::empty(shape, DType::i64);
+  std::int64_t* const value = values.data<std::int64_t>();
+  for (std::int64_t i = 0; i < values.size(); ++i)
+    value[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + random.below(bound));
+  return values.to(dtype).to(device);
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {

@@ -22,6 +22,13 @@ int axis_of(const char* op, int axis, int rank, const Tensor& x) {
   return axis < 0 ? axis + rank : axis;
 }
 
+/// A list of more would fill the memory before it is made.
+void require_possible(const char* op, std::int64_t parts, const Tensor& x) {
+  constexpr std::int64_t most = std::int64_t{1} << 24;
+  HEARTH_CHECK(ShapeError, parts <= most, op, ": ", describe(x), " into ", parts, " parts; at most ", most,
+               " are made");
+}
+
 std::vector<std::int64_t> extents_of(const Tensor& x) { return {x.shape().begin(), x.shape().end()}; }
 
 }  // namespace
@@ -65,6 +72,7 @@ std::vector<Tensor> detail::split_evenly(const Tensor& x, std::int64_t size, int
   const int at = axis_of("split", axis, x.rank(), x);
   HEARTH_CHECK(ShapeError, size >= 1, "split: parts of ", size, " elements of ", describe(x),
                "; a part has at least 1");
+  require_possible("split", x.dim(at) / size, x);
   std::vector<std::int64_t> sizes;
   for (std::int64_t left = x.dim(at); left > 0 || sizes.empty(); left -= size) sizes.push_back(std::min(size, left));
   return split(x, sizes, axis);
@@ -74,6 +82,7 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, int axis) {
   const int at = axis_of("chunk", axis, x.rank(), x);
   HEARTH_CHECK(ShapeError, count >= 1, "chunk: ", count, " parts of ", describe(x), "; there is at least 1");
   const std::int64_t extent = x.dim(at);
+  require_possible("chunk", extent == 0 ? count : 0, x);
   // Of nothing all parts are empty.
   if (extent == 0) return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(count)), axis);
   return detail::split_evenly(x, extent / count + (extent % count != 0 ? 1 : 0), axis);

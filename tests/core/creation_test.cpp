@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <iomanip>
 #include <limits>
 #include <set>
@@ -110,6 +111,15 @@ TEST(Creation, IntegersAreDrawnWithinTheirType) {
   }
   const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   EXPECT_NO_THROW((void)randint(-largest - 1, largest, {8}));
+}
+
+TEST(Creation, WhatDoesNotFitIsOutOfMemory) {
+  const std::int64_t huge = std::int64_t{1} << 50;
+  for (const auto& create : std::vector<std::function<Tensor()>>{
+           [&] { return randn({huge}); }, [&] { return rand({huge}); }, [&] { return randint(0, 2, {huge}); },
+           [&] { return linspace(0, 1, huge); }, [&] { return arange(0, 0x1p50); },
+           [&] { return eye(std::int64_t{1} << 25); }, [&] { return ones({huge}); }})
+    EXPECT_THROW((void)create(), OutOfMemory);
 }
 
 TEST(Creation, TensorsAsText) {

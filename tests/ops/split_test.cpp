@@ -108,6 +108,8 @@ TEST(Split, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)flip(x, {1, -1}); }), "named twice");
   // The elements would fit into no memory.
   EXPECT_THROW((void)flip(ones({1}).expand({std::int64_t{1} << 48}), {0}), OutOfMemory);
+  EXPECT_THROW((void)ones({1}).expand({std::int64_t{1} << 48}).split(1), ShapeError);
+  EXPECT_THROW((void)zeros({0}).chunk(std::int64_t{1} << 48), ShapeError);
 }
 
 }  // namespace
