@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "autograd/grad_state.h"
@@ -102,6 +104,7 @@ std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTens
   const Device device = parameters.front().tensor->device();
   const std::vector<std::size_t> tied = tied_to(parameters);
   std::map<const Tensor*, const NamedTensor*> listed;
+  std::set<std::string_view> names;
   std::vector<std::size_t> entry_of;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const NamedTensor& parameter = parameters[i];
@@ -109,6 +112,8 @@ std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTens
     const auto [first, is_new] = listed.emplace(&tensor, &parameter);
     HEARTH_CHECK(UsageError, is_new, "flat parameters: \"", first->second->name, "\" and \"", parameter.name,
                  "\" are one handle; list it once");
+    HEARTH_CHECK(UsageError, names.insert(parameter.name).second, "flat parameters: two are named \"", parameter.name,
+                 "\"; give each a name, under which its state is saved");
     HEARTH_CHECK(
         UsageError, !is_flat(tensor), "flat parameters: \"", parameter.name,
         "\" is part of other FlatParameters, whose optimizer would train nothing from then on; make one for all "

@@ -8,14 +8,16 @@
 namespace hearth {
 namespace {
 
-/// Bytes of the control character at the front of a text in UTF-8, 0 if there is none.
-std::size_t control_length(std::string_view text) {
-  const auto [code, bytes] = utf8::character_at(text, 0);
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) ? bytes : 0;
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
+
+/// Whether it changes the direction in which text around it is shown.
+bool is_directional(char32_t code) {
+  return code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
 }
 
 /// Short enough to need no memory of its own.
-std::string escape_of(std::string_view control) {
+std::string escape_of(std::string_view control, char32_t code) {
   constexpr std::string_view digits = "0123456789abcdef";
   switch (control[0]) {
     case '\n':
@@ -27,20 +29,23 @@ std::string escape_of(std::string_view control) {
     default:
       break;
   }
-  const auto last = static_cast<unsigned char>(control.back());
-  return (control.size() == 1 ? "\\x" : "\\u00") + std::string{digits[last >> 4], digits[last & 15]};
+  std::string text = control.size() == 1 ? "\\x" : "\\u";
+  for (int bits = control.size() == 1 ? 8 : 16; (bits -= 4) >= 0;) text += digits[code >> bits & 15];
+  return text;
 }
 
 /// Hands the text to add(std::string_view), piece by piece.
 template <class F>
 void each_piece(std::string_view text, LineBreaks breaks, const F& add) {
   while (!text.empty()) {
-    const std::size_t length = control_length(text);
-    if (length == 0 || (text[0] == '\n' && breaks == LineBreaks::kept))
-      add(text.substr(0, 1));
+    const auto [code, bytes] = utf8::character_at(text, 0);
+    const bool is_kept = bytes == 0 || (!is_control(code) && !is_directional(code));
+    const std::size_t length = is_kept ? 1 : bytes;
+    if (is_kept || (text[0] == '\n' && breaks == LineBreaks::kept))
+      add(text.substr(0, length));
     else
-      add(escape_of(text.substr(0, length)));
-    text.remove_prefix(length == 0 ? 1 : length);
+      add(escape_of(text.substr(0, length), code));
+    text.remove_prefix(length);
   }
 }
 
@@ -60,7 +65,8 @@ std::ostream& write_printable(std::ostream& out, std::string_view text, LineBrea
 
 bool has_control_characters(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at)
-    if (control_length(text.substr(at)) > 0) return true;
+    if (const utf8::Character found = utf8::character_at(text, at); found.bytes > 0 && is_control(found.code))
+      return true;
   return false;
 }
 

@@ -11,8 +11,9 @@ namespace hearth {
 
 enum class LineBreaks : std::uint8_t { escaped, kept };
 
-/// The text with control characters written as escapes (\n, \t, \x1b, \u009b), so that a message stays on its line and
-/// moves no cursor.
+/// The text with control characters written as escapes (\n, \t, \x1b, \u009b, \u202e), so that a message stays on its
+/// line, moves no cursor and reads in the order in which it is written: also those of Unicode for text in two
+/// directions.
 std::string printable(std::string_view text, LineBreaks breaks = LineBreaks::escaped);
 
 /// Writes the same, without asking for memory.

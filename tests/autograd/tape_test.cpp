@@ -260,6 +260,9 @@ TEST(FlatParameters, RefuseHandlesThatCannotBeTold) {
   Tensor w = leaf({1, 2, 3, 4});
   std::string message = test::error_message<UsageError>([&] { FlatParameters({{"a", &w}, {"b", &w}}); });
   for (const char* part : {"\"a\"", "\"b\"", "one handle"}) EXPECT_PRED2(test::contains, message, part);
+  Tensor other = requires_grad(Tensor::full({2}, 1));
+  const std::string same = test::error_message<UsageError>([&] { FlatParameters({{"a", &w}, {"a", &other}}); });
+  EXPECT_PRED2(test::contains, same, "two are named \"a\"");
   Tensor square = requires_grad(w.detach().as_shape({2, 2}));
   message = test::error_message<ShapeError>([&] { FlatParameters({{"a", &w}, {"b", &square}}); });
   for (const char* part : {"\"a\" [4]", "\"b\" [2, 2]", "copy of its own"}) EXPECT_PRED2(test::contains, message, part);

@@ -25,6 +25,10 @@ TEST(Printable, EscapesControlCharacters) {
             "\\u009b31m")
       << "an escape sequence in one character";
   EXPECT_EQ(printable("a\nb\x1b", LineBreaks::kept), "a\nb\\x1b");
+  // What would show gpj.exe as exe.jpg.
+  EXPECT_EQ(printable("a\u202egpj.exe\u2069\u200f\u061c"), "a\\u202egpj.exe\\u2069\\u200f\\u061c");
+  EXPECT_EQ(printable("\xff\x80"), "\xff\x80") << "no UTF-8";
+  EXPECT_FALSE(has_control_characters("\u202e"));
   for (const std::string text : {"a\n", "\x1b", "\x7f", "\xc2\x80"}) EXPECT_TRUE(has_control_characters(text));
 }
 
