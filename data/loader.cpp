@@ -18,6 +18,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/cpu/cores.h"
 #include "core/cpu/signals.h"
 #include "core/error.h"
 #include "core/profiler.h"
@@ -58,6 +59,7 @@ class BatchScope {
 void become_worker() {
   // Signals are for the program's own threads.
   cpu::block_signals_for_good();
+  cpu::use_all_cores();
   // On Linux this is the thread's own priority. It is a courtesy: a refusal changes nothing.
   [[maybe_unused]] const int refused = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), worker_niceness);
   pthread_setname_np(pthread_self(), "hearth-data");

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/cpu/cores.h"
 #include "core/cpu/signals.h"
 #include "core/error.h"
 #include "dist/call.h"
@@ -85,6 +86,7 @@ Work HostGroup::start(Kind kind, std::function<void()> run) {
 
 void HostGroup::work() {
   cpu::block_signals_for_good();
+  cpu::use_all_cores();
   pthread_setname_np(pthread_self(), "hearth-dist");
   std::unique_lock lock(mutex_);
   while (true) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/cores.h"
 
+#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <string>
 #include <thread>
 
 #include "core/cpu/control_groups.h"
+#include "core/error.h"
 
 namespace hearth::cpu {
 namespace {
@@ -34,18 +37,71 @@ double limit_of_folder(const path& folder) {
   return no_limit;
 }
 
-int allowed_cores() {
+void add_place(int place, std::vector<int>& cores) {
+  std::vector<int> numbers(static_cast<std::size_t>(std::max(0, omp_get_place_num_procs(place))));
+  if (!numbers.empty()) omp_get_place_proc_ids(place, numbers.data());
+  cores.insert(cores.end(), numbers.begin(), numbers.end());
+}
+
+std::vector<int> cores_of_places() {
+  std::vector<int> cores;
+  if (omp_get_proc_bind() == omp_proc_bind_master)
+    // All threads share the place of the first.
+    add_place(std::max(0, omp_get_place_num()), cores);
+  else
+    for (int place = 0; place < omp_get_num_places(); ++place) add_place(place, cores);
+  std::sort(cores.begin(), cores.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
+  return cores;
+}
+
+std::vector<int> cores_of_thread() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
-  // More cores than the set holds.
-  return static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<int> cores;
+  // It fails where there are more cores than the set holds.
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  return cores;
 }
 
 }  // namespace
 
+bool openmp_binds() { return omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > 0; }
+
+std::vector<int> allowed_cores() { return openmp_binds() ? cores_of_places() : cores_of_thread(); }
+
+std::string describe_cores(const std::vector<int>& cores) {
+  std::string text;
+  for (std::size_t i = 0; i < cores.size();) {
+    std::size_t last = i;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    text += join_text(i == 0 ? "" : ", ", cores[i]);
+    if (last > i) text += join_text("-", cores[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+void use_all_cores() noexcept {
+  if (!openmp_binds()) return;
+  try {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    for (const int core : cores_of_places())
+      if (core < CPU_SETSIZE) CPU_SET(core, &allowed);
+    // A refusal leaves it where it is.
+    if (CPU_COUNT(&allowed) > 0) (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+  } catch (const std::bad_alloc&) {
+    // Likewise.
+  }
+}
+
 int available_cores(const path& root) {
-  const int allowed = std::max(1, allowed_cores());
+  const std::vector<int> cores = allowed_cores();
+  const int allowed = std::max(
+      1, cores.empty() ? static_cast<int>(std::thread::hardware_concurrency()) : static_cast<int>(cores.size()));
   double granted = no_limit;
   for_each_control_group(root, "cpu",
                          [&](const path& folder) { granted = std::min(granted, limit_of_folder(folder)); });

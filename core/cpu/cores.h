@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cores the process may use: what the affinity mask allows and what the control groups grant in time.
+// Which cores the process may use: those of the affinity mask, or those that OpenMP binds its threads to, as far as the
+// control groups grant them in time.
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/export.h"
 
 namespace hearth::cpu {
 
 /// At least 1. A container limited to two cores' time on a machine of 64 gives 2; a part of a core counts as one.
 /// `root` is where the files of the system lie.
-int available_cores(const std::filesystem::path& root = "/");
+HEARTH_API int available_cores(const std::filesystem::path& root = "/");
+
+/// Whether OpenMP binds each of its threads to cores of its own (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY): the
+/// thread that started the process has the first of them only, and threads that it starts inherit that.
+HEARTH_API bool openmp_binds();
+
+/// The numbers of the cores, ascending: all that OpenMP binds to, where it does, else those of the calling thread's
+/// mask. Empty where the system does not tell.
+HEARTH_API std::vector<int> allowed_cores();
+/// "0-3, 8".
+HEARTH_API std::string describe_cores(const std::vector<int>& cores);
+
+/// Where OpenMP binds: lets the calling thread, which is none of OpenMP's, run on all of them.
+void use_all_cores() noexcept;
 
 }  // namespace hearth::cpu

@@ -2,11 +2,41 @@
 // What `hearth doctor` and `hearth devices` tell of a machine.
 #include <cstdlib>
 
+#include "core/cpu/cores.h"
 #include "core/io/json_text.h"
 #include "tests/train/cli_program.h"
 
 namespace hearth::train::doctor_test {
 namespace {
+
+// OpenMP leaves the thread that starts the process on the first of its places.
+TEST_F(Cli, bound_threads_have_all_cores) {
+  const auto threads = [&](std::vector<std::string> variables) {
+    std::vector<std::string> words{"/usr/bin/env", "-u", "HEARTH_THREADS"};
+    words.insert(words.end(), variables.begin(), variables.end());
+    words.insert(words.end(), {test::hearth_program(), "doctor", "--json"});
+    const ProgramResult result = test::run_program(words, path(""));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout").at("cpu").at("threads").as_integer();
+  };
+  const std::int64_t unbound = threads({});
+  for (const char* bind : {"true", "close", "spread"})
+    EXPECT_EQ(threads({join_text("OMP_PROC_BIND=", bind)}), unbound) << bind;
+  EXPECT_EQ(threads({"OMP_PLACES=threads"}), unbound);
+  const std::vector<int> cores = cpu::allowed_cores();
+  ASSERT_FALSE(cores.empty());
+  std::string all, places;
+  for (const int core : cores) all += join_text(core, " "), places += join_text(places.empty() ? "{" : ",{", core, "}");
+  EXPECT_EQ(threads({"GOMP_CPU_AFFINITY=" + all}), unbound);
+  EXPECT_EQ(threads({"OMP_PROC_BIND=true", "OMP_PLACES=" + places}), unbound);
+  EXPECT_EQ(threads({"OMP_PROC_BIND=true", join_text("OMP_PLACES={", cores.front(), "}")}), 1);
+}
+
+TEST(Cores, AreDescribedByRanges) {
+  EXPECT_EQ(cpu::describe_cores({}), "");
+  EXPECT_EQ(cpu::describe_cores({3}), "3");
+  EXPECT_EQ(cpu::describe_cores({0, 1, 2, 5, 8, 9}), "0-2, 5, 8-9");
+}
 
 TEST_F(Cli, devices_are_listed_as_json) {
   const ProgramResult result = hearth({"devices", "--json"});

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/cpu/cores.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
@@ -98,6 +99,14 @@ class Launch {
   int stopped_by() const { return stopped_by_; }
 
  private:
+  /// A part of the cores, as OMP_PLACES takes them: else each rank would bind its threads to the first.
+  static std::string places_of(int rank, int threads) {
+    const std::vector<int> cores = cpu::allowed_cores();
+    std::string text;
+    for (int i = 0; i < threads; ++i)
+      text += join_text(i == 0 ? "{" : ",{", cores[static_cast<std::size_t>(rank * threads + i) % cores.size()], "}");
+    return text;
+  }
   void start(int rank, int port, const sigset_t& mask) {
     int ends[2] = {-1, -1};
     HEARTH_CHECK(DeviceError, rank == 0 || pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe: ", std::strerror(errno));
@@ -108,7 +117,8 @@ class Launch {
     std::vector<char*> arguments{const_cast<char*>("hearth")};
     for (std::string& word : words_) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    const std::string threads = std::to_string(std::max(1, cpu::threads() / size_));
+    const int each = std::max(1, cpu::threads() / size_);
+    const std::string threads = std::to_string(each), places = cpu::openmp_binds() ? places_of(rank, each) : "";
     const pid_t launcher = getpid(), pid = fork();
     if (pid < 0) {
       const int error = errno;
@@ -124,6 +134,7 @@ class Launch {
       if (rank != 0) dup2(ends[1], STDOUT_FILENO), dup2(ends[1], STDERR_FILENO);
       for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
       setenv("HEARTH_THREADS", threads.c_str(), 0);
+      if (!places.empty()) setenv("OMP_PLACES", places.c_str(), 1), setenv("OMP_PROC_BIND", "close", 1);
       pthread_sigmask(SIG_SETMASK, &mask, nullptr);
       execv("/proc/self/exe", arguments.data());
       _exit(127);
