@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/free_memory.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <locale>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "core/cpu/control_groups.h"
 
@@ -73,9 +76,27 @@ std::optional<std::int64_t> group_memory(const path& root) {
   return least;
 }
 
+std::optional<std::int64_t> limited_memory(const path& root) {
+  std::ifstream pages(root / "proc/self/statm");
+  pages.imbue(std::locale::classic());
+  // The whole, and its part that is data and stacks, is the sixth.
+  std::int64_t mapped = 0, data = 0, other = 0;
+  if (!(pages >> mapped >> other >> other >> other >> other >> data)) return std::nullopt;
+  std::optional<std::int64_t> least;
+  for (const auto& [resource, used] : {std::pair{RLIMIT_AS, mapped}, std::pair{RLIMIT_DATA, data}}) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    const auto most =
+        static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
+    const std::int64_t left = std::max<std::int64_t>(0, most - used * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE)));
+    least = std::min(least.value_or(left), left);
+  }
+  return least;
+}
+
 std::int64_t free_memory(const path& root) {
   const std::int64_t on_machine = memory_of_machine(root, "MemAvailable:");
-  return std::min(on_machine, group_memory(root).value_or(on_machine));
+  return std::min({on_machine, group_memory(root).value_or(on_machine), limited_memory(root).value_or(on_machine)});
 }
 
 }  // namespace hearth::cpu

@@ -13,8 +13,11 @@ namespace hearth::cpu {
 /// the files of the system lie.
 std::optional<std::int64_t> group_memory(const std::filesystem::path& root = "/");
 
-/// Bytes that Linux would give without swapping, and no more than the control groups of the process have left; `root`
-/// as above.
+/// Bytes that the process may still map within its limits (`ulimit -v` and `-d`); nothing where it has none.
+std::optional<std::int64_t> limited_memory(const std::filesystem::path& root = "/");
+
+/// Bytes that Linux would give without swapping, and no more than the control groups and the limits of the process
+/// leave; `root` as above.
 std::int64_t free_memory(const std::filesystem::path& root = "/");
 
 }  // namespace hearth::cpu

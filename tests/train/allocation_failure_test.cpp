@@ -9,6 +9,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
+#include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 
@@ -76,6 +77,16 @@ TEST_F(AllocationFailure, EndsWithCodeFourUnderALimitOfTheAddressSpace) {
   };
   ASSERT_EQ(train_within(100000).exit_code, 0);
   const std::string whole = weights();
+  // What the plan knows not to fit is refused before the first step, with the batch that would.
+  const test::ProgramResult refused = test::run_program(
+      {"/bin/sh", "-c",
+       "ulimit -v 3000000; exec " + test::hearth_program() +
+           " train run.json --out refused --set data.height=512 --set data.width=512 --set train.batch_size=16 "
+           "--set model.width=64"},
+      folder_.path());
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_PRED2(test::contains, refused.err, "batch");
+  EXPECT_FALSE(file_exists(folder_ / "refused/metrics.jsonl"));
   // Below it the program does not load; above it the run has what it needs.
   int least = 32, enough = 1024;
   while (train_within(least).last_error_line().find("hearth: ") != 0) least += 16;

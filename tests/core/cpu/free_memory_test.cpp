@@ -3,6 +3,10 @@
 #include "core/cpu/free_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "tests/core/cpu/system_files.h"
 
@@ -28,6 +32,30 @@ TEST(FreeMemory, IsWhatTheMachineHasAvailable) {
   EXPECT_EQ(System("nonsense").free(), on_machine);
   EXPECT_GT(free_memory(), 0);
   EXPECT_GT(free_memory("/nonexistent"), 0) << "all of the memory there is";
+}
+
+TEST(FreeMemory, IsNoMoreThanTheLimitsOfTheProcess) {
+  System system("0::/");
+  // 100 pages, 40 of data.
+  system.file("proc/self/statm", "100 7 7 7 0 40 0");
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const auto left_within = [&](int resource, rlim_t bytes) {
+    rlimit before{};
+    EXPECT_EQ(getrlimit(resource, &before), 0);
+    const rlimit limit{bytes, before.rlim_max};
+    EXPECT_EQ(setrlimit(resource, &limit), 0);
+    const auto left = limited_memory(system.root());
+    const std::int64_t free = system.free();
+    EXPECT_EQ(setrlimit(resource, &before), 0);
+    EXPECT_EQ(free, std::min(on_machine, left.value_or(on_machine)));
+    return left.value_or(-1);
+  };
+  // Within limits that leave the test itself all it needs.
+  const std::int64_t much = std::int64_t{1} << 45;
+  EXPECT_EQ(left_within(RLIMIT_AS, much), much - 100 * page);
+  EXPECT_EQ(left_within(RLIMIT_DATA, much), much - 40 * page);
+  system.file("proc/self/statm", "nonsense");
+  EXPECT_EQ(left_within(RLIMIT_AS, much), -1);
 }
 
 TEST(FreeMemory, IsNoMoreThanAGroupAndThoseAboveHaveLeft) {
