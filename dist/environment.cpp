@@ -48,14 +48,23 @@ std::string first_host(const std::string& list) {
 }
 
 constexpr int max_ranks = 1 << 16;
+constexpr const char* run_alone = "; where this process is a run by itself, set dist.backend to none";
 
 Placement of_torchrun(const Reader& read) {
+  HEARTH_CHECK(ConfigError, read.has("WORLD_SIZE"), "dist: the environment has RANK (\"", read.text("RANK"),
+               "\") and no WORLD_SIZE: what starts ranks, as torchrun and `hearth launch` do, sets both", run_alone);
   Placement at{.rank = read.number("RANK", 0, max_ranks - 1), .size = read.number("WORLD_SIZE", 1, max_ranks)};
   at.local_rank = read.number_or("LOCAL_RANK", 0, 0, max_ranks - 1);
   at.address = read.text("MASTER_ADDR");
   at.port = read.number_or("MASTER_PORT", default_port, 1, 65535);
   at.is_server_elsewhere = read.text("HEARTH_SERVER") == "launcher";
   at.source = at.is_server_elsewhere ? "hearth launch" : "torchrun variables";
+  // torchrun's agent listens on MASTER_PORT itself.
+  if (read.text("TORCHELASTIC_USE_AGENT_STORE") != "True") return at;
+  if (read.number_or("LOCAL_WORLD_SIZE", 0, 0, max_ranks) == at.size) at.address = "127.0.0.1";
+  at.port = port_of_job(
+      join_text(read.text("TORCHELASTIC_RUN_ID"), ".", at.port, ".", read.text("TORCHELASTIC_RESTART_COUNT")));
+  at.source = "torchrun";
   return at;
 }
 
@@ -72,6 +81,12 @@ Placement of_open_mpi(const Reader& read) {
 }
 
 Placement of_slurm(const Reader& read) {
+  HEARTH_CHECK(
+      ConfigError, read.has("SLURM_STEP_ID") || read.text("SLURM_NTASKS") == "1", "dist: Slurm has ",
+      read.text("SLURM_NTASKS"),
+      " tasks for this job, but srun did not start this process (there is no SLURM_STEP_ID), so that there are "
+      "no others: use srun hearth train ...",
+      run_alone);
   Placement at{.rank = read.number("SLURM_PROCID", 0, max_ranks - 1),
                .size = read.number("SLURM_NTASKS", 1, max_ranks)};
   at.local_rank = read.number_or("SLURM_LOCALID", 0, 0, max_ranks - 1);
@@ -84,6 +99,10 @@ Placement of_slurm(const Reader& read) {
 }
 
 Placement of_kubernetes(const Reader& read) {
+  HEARTH_CHECK(ConfigError, read.has("WORLD_SIZE"), "dist: the environment has JOB_COMPLETION_INDEX (\"",
+               read.text("JOB_COMPLETION_INDEX"),
+               "\") and no WORLD_SIZE: ranks of an indexed job need WORLD_SIZE, MASTER_ADDR and HEARTH_TOKEN",
+               run_alone);
   Placement at{.rank = read.number("JOB_COMPLETION_INDEX", 0, max_ranks - 1),
                .size = read.number("WORLD_SIZE", 1, max_ranks)};
   at.address = read.text("MASTER_ADDR");

@@ -63,6 +63,22 @@ TEST(Placement, OfTorchrun) {
   EXPECT_EQ(text(with(torchrun, "HEARTH_SERVER", "launcher"), "elsewhere"), "3 of 8, 1, 127.0.0.1:1234, hearth launch");
 }
 
+TEST(Placement, BesideTorchrunsAgent) {
+  Variables agent = with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "True");
+  agent["TORCHELASTIC_RUN_ID"] = "none";
+  agent["TORCHELASTIC_RESTART_COUNT"] = "0";
+  const Placement first = *read(agent);
+  EXPECT_NE(first.port, 1234);
+  EXPECT_EQ(read(with(agent, "RANK", "0"))->port, first.port);
+  EXPECT_NE(read(with(agent, "MASTER_PORT", "1235"))->port, first.port) << "two jobs of one machine";
+  EXPECT_NE(read(with(agent, "TORCHELASTIC_RESTART_COUNT", "1"))->port, first.port);
+  // The name of the machine is not its loopback.
+  const Variables named = with(with(agent, "MASTER_ADDR", "192.0.2.1"), "HEARTH_TOKEN", "secret");
+  EXPECT_EQ(read(named)->address, "192.0.2.1");
+  EXPECT_EQ(read(with(named, "LOCAL_WORLD_SIZE", "8"))->address, "127.0.0.1");
+  EXPECT_EQ(read(agent, "127.0.0.1:77")->port, 77);
+}
+
 TEST(Placement, OfOpenMpiAndSlurm) {
   const std::string mpi = text(open_mpi);
   EXPECT_TRUE(mpi.starts_with("1 of 2, 1, 127.0.0.1:")) << mpi;
@@ -86,7 +102,11 @@ TEST(Placement, AnAddressGoesFirst) {
 }
 
 TEST(Placement, IncompleteOrImpossible) {
-  EXPECT_EQ(refusal(without(torchrun, "WORLD_SIZE")), "dist: the environment has no WORLD_SIZE");
+  EXPECT_PRED2(test::contains, refusal(without(torchrun, "WORLD_SIZE")), "has RANK (\"3\") and no WORLD_SIZE");
+  EXPECT_PRED2(test::contains, refusal(without(kubernetes, "WORLD_SIZE")), "JOB_COMPLETION_INDEX (\"2\")");
+  EXPECT_PRED2(test::contains, refusal(without(slurm, "SLURM_STEP_ID")), "use srun hearth train");
+  EXPECT_EQ(text(without(with(with(slurm, "SLURM_NTASKS", "1"), "SLURM_PROCID", "0"), "SLURM_STEP_ID")).substr(0, 6),
+            "0 of 1");
   EXPECT_EQ(refusal(with(torchrun, "RANK", "8")), "dist: torchrun variables: rank 8 of 8 ranks; ranks are 0..7");
   EXPECT_EQ(refusal(with(torchrun, "RANK", "-1")), "dist: RANK is \"-1\"; it is a number of 0..65535");
   EXPECT_EQ(refusal(with(torchrun, "RANK", "1x")), "dist: RANK is \"1x\"; it is a number of 0..65535");
