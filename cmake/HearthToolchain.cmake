@@ -64,6 +64,22 @@ if(HEARTH_WERROR)
   target_compile_options(hearth_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
+# What turns a fault of memory into an end instead of a way in (SECURITY.md). A user's own level of fortification stays.
+include(CheckCXXSourceCompiles)
+set(hardening -fstack-protector-strong)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND hardening -fcf-protection)
+endif()
+if(HEARTH_CHOOSES_LEVELS AND NOT CMAKE_CXX_FLAGS MATCHES "_FORTIFY_SOURCE")
+  set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
+  check_cxx_source_compiles("#include <string>\nstatic_assert(__USE_FORTIFY_LEVEL == 3);\nint main() {}"
+    HEARTH_FORTIFIES_3)
+  unset(CMAKE_REQUIRED_FLAGS)
+  list(APPEND hardening -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$<IF:$<BOOL:${HEARTH_FORTIFIES_3}>,3,2>)
+endif()
+target_compile_options(hearth_settings INTERFACE
+  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<OR:$<NOT:$<BOOL:${HEARTH_SANITIZE}>>,$<BOOL:$<TARGET_PROPERTY:HEARTH_NOT_SANITIZED>>>>:${hardening}>")
+target_link_options(hearth_settings INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 if(HEARTH_SANITIZE)
   # Modules that are left out compile as in a Release build, and so come from the compiler cache.
   set(level -O1)
