@@ -56,11 +56,18 @@ std::string microseconds(std::int64_t ns) {
 }  // namespace
 
 void start() {
+  stop();
+  (void)start_if_idle();
+}
+
+bool start_if_idle() {
   Collection& all = collection();
   const std::lock_guard lock(all.mutex);
+  if (enabled()) return false;
   all.spans.clear();
   lost_events = false;
   collecting.store(true, std::memory_order_relaxed);
+  return true;
 }
 
 void stop() { collecting.store(false, std::memory_order_relaxed); }

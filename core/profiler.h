@@ -20,6 +20,8 @@ struct Entry {
 
 /// Starts collecting; forgets what was collected before.
 HEARTH_API void start();
+/// The same unless something collects already; returns whether it has started.
+HEARTH_API bool start_if_idle();
 /// Stops collecting.
 HEARTH_API void stop();
 HEARTH_API bool enabled() noexcept;

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/repeatable.h"
 
-#include <atomic>
+#include "core/switches.h"
 
 namespace hearth {
-namespace {
 
-std::atomic<bool> required{true};
-
-}  // namespace
-
-bool repeatable() { return required.load(std::memory_order_relaxed); }
-void set_repeatable(bool on) { required.store(on, std::memory_order_relaxed); }
+bool repeatable() { return switches().repeatable; }
+void set_repeatable(bool on) { detail::set_repeatable(on); }
 
 }  // namespace hearth

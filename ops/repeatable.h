@@ -6,9 +6,8 @@
 
 namespace hearth {
 
-/// Whether only such algorithms of a device's libraries are taken as give the same bits each time. On at the start, and
-/// one switch for the process: also the backward pass, on whatever thread, reads it. Hearth's native kernels give the
-/// same bits in any case.
+/// Whether only such algorithms of a device's libraries are taken as give the same bits each time. On at the start.
+/// Setting it changes it for all threads without a SwitchScope. Hearth's native kernels give the same bits in any case.
 HEARTH_API bool repeatable();
 HEARTH_API void set_repeatable(bool on);
 

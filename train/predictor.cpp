@@ -2,6 +2,7 @@
 #include "train/predictor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -25,11 +26,18 @@ namespace {
 // Computed at once: enough to keep all cores busy, few enough for the memory of large images.
 constexpr std::int64_t piece_size = 32;
 
-/// Held while a model computes: the process has one thread pool, which each computation has for itself.
-std::mutex& computing() {
-  static std::mutex mutex;
-  return mutex;
-}
+/// While it lives, a caller's part of the cores: those that compute at the same time share them.
+class CoresScope {
+ public:
+  CoresScope() : part_(std::max(1, cpu::threads() / (callers.fetch_add(1, std::memory_order_relaxed) + 1))) {}
+  ~CoresScope() { callers.fetch_sub(1, std::memory_order_relaxed); }
+  CoresScope(const CoresScope&) = delete;
+  CoresScope& operator=(const CoresScope&) = delete;
+
+ private:
+  static inline std::atomic<int> callers{0};
+  const cpu::ThreadsScope part_;
+};
 
 /// Appends rows [n, C] of a piece to those of the pieces before.
 void append(Tensor& all, std::int64_t first, std::int64_t total, const Tensor& piece) {
@@ -58,7 +66,7 @@ struct Predictor::Body {
     for (std::int64_t first = 0; first < total; first += piece_size)
       compute(result, first, total, piece(first, std::min(piece_size, total - first)), embedding);
     if (total == 0) result.logits = Tensor::empty({0, classes()});
-    const std::lock_guard lock(computing());
+    const CoresScope cores;
     const NoGrad no_grad;
     result.probabilities = softmax(result.logits);
     return result;
@@ -68,8 +76,12 @@ struct Predictor::Body {
     auto* const embeds = dynamic_cast<models::EmbeddingModel*>(session->model.get());
     HEARTH_CHECK(UsageError, !embedding || embeds != nullptr,
                  "predictor: the model tells no embedding; models that derive models::EmbeddingModel do");
-    const std::lock_guard lock(computing());
+    // A device computes one thing after the other anyway, in the order of its stream.
+    const std::unique_lock lock =
+        session->device().is_cuda() ? std::unique_lock(of_device) : std::unique_lock<std::mutex>();
+    const CoresScope cores;
     const NoGrad no_grad;
+    const SwitchScope switches(session->switches());
     const AutocastScope autocast(session->autocast());
     const RandomScope random(train::evaluation_key(*session, first / piece_size));
     const Tensor moved = input.to(session->device());
@@ -116,6 +128,7 @@ struct Predictor::Body {
 
   std::unique_ptr<train::Session> session;
   const data::LabelledText* sequences = nullptr;  ///< null where inputs are images
+  mutable std::mutex of_device;
 };
 
 Predictor::Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides)
@@ -130,19 +143,25 @@ Predictor::~Predictor() = default;
 Predictor::Predictor(Predictor&&) noexcept = default;
 Predictor& Predictor::operator=(Predictor&&) noexcept = default;
 
-const std::vector<std::string>& Predictor::classes() const { return body_->session->data.train->class_names(); }
+const Predictor::Body& Predictor::body() const {
+  HEARTH_CHECK(UsageError, body_ != nullptr,
+               "predictor: it was moved from, and has no model; use the one it was moved to");
+  return *body_;
+}
 
-bool Predictor::takes_text() const { return body_->sequences != nullptr; }
+const std::vector<std::string>& Predictor::classes() const { return body().session->data.train->class_names(); }
+
+bool Predictor::takes_text() const { return body().sequences != nullptr; }
 
 data::ImageShape Predictor::input_shape() const {
-  body_->require_images();
-  return body_->session->data.input_shape();
+  body().require_images();
+  return body().session->data.input_shape();
 }
 
 Prediction Predictor::predict_files(const std::vector<std::string>& paths, bool embedding) const {
-  const train::Session& session = *body_->session;
-  const data::ImageFolderOptions files = body_->files();
-  return body_->predict_prepared(
+  const train::Session& session = *body().session;
+  const data::ImageFolderOptions files = body().files();
+  return body().predict_prepared(
       static_cast<std::int64_t>(paths.size()), embedding, [&](std::int64_t i, float* target) {
         data::prepare_file(paths[static_cast<std::size_t>(i)], files, *session.data.train->images(),
                            session.data.eval_transforms, target);
@@ -150,7 +169,7 @@ Prediction Predictor::predict_files(const std::vector<std::string>& paths, bool 
 }
 
 Prediction Predictor::predict_images(std::span<const data::Image> images, bool embedding) const {
-  return body_->predict_sources(static_cast<std::int64_t>(images.size()), embedding, [&](std::int64_t i) {
+  return body().predict_sources(static_cast<std::int64_t>(images.size()), embedding, [&](std::int64_t i) {
     const data::Image& image = images[static_cast<std::size_t>(i)];
     const std::string name = join_text("image ", i);
     HEARTH_CHECK(ShapeError,
@@ -163,7 +182,7 @@ Prediction Predictor::predict_images(std::span<const data::Image> images, bool e
 }
 
 Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const {
-  body_->require_images();
+  body().require_images();
   HEARTH_CHECK(ShapeError, images.defined() && images.rank() == 4, "predict_tensor: ", describe(images),
                " is not a batch of images [n, h, w, c]");
   HEARTH_CHECK(DTypeError, images.dtype() == DType::u8 || images.dtype() == DType::f32,
@@ -176,7 +195,7 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
                  here.dim(1) <= longest && here.dim(2) <= longest && here.dim(3) <= data::max_image_channels,
                  "predict_tensor: ", describe(images), " has too large images");
     const std::int64_t bytes = total > 0 ? here.size() / total : 0;
-    return body_->predict_sources(total, embedding, [&](std::int64_t i) {
+    return body().predict_sources(total, embedding, [&](std::int64_t i) {
       data::Image image;
       image.reshape(static_cast<int>(here.dim(1)), static_cast<int>(here.dim(2)), static_cast<int>(here.dim(3)));
       std::copy_n(here.data<std::uint8_t>() + i * bytes, bytes, image.pixels.data());
@@ -187,7 +206,7 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
   HEARTH_CHECK(ShapeError, here.dim(1) == shape.height && here.dim(2) == shape.width && here.dim(3) == shape.channels,
                "predict_tensor: ", describe(images), "; the model takes images of ", shape,
                "; give pixels as u8 to have them brought to that size");
-  return body_->predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
+  return body().predict(total, embedding, [&](std::int64_t first, std::int64_t count) {
     const Tensor piece = Tensor::empty({count, here.dim(1), here.dim(2), here.dim(3)});
     std::memcpy(piece.data<float>(), here.data<float>() + first * (piece.size() / count), piece.byte_size());
     return piece;
@@ -195,9 +214,9 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
 }
 
 Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bool embedding) const {
-  const data::LabelledText* const set = body_->sequences;
+  const data::LabelledText* const set = body().sequences;
   HEARTH_CHECK(UsageError, set != nullptr, "predictor: the run was trained on images; use predict_files()");
-  return body_->predict(static_cast<std::int64_t>(sequences.size()), embedding,
+  return body().predict(static_cast<std::int64_t>(sequences.size()), embedding,
                         [&](std::int64_t first, std::int64_t count) {
                           std::vector<std::vector<std::int32_t>> rows;
                           for (std::int64_t i = first; i < first + count; ++i) {
@@ -215,14 +234,14 @@ Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bo
 }
 
 Tensor Predictor::prepared(const std::string& path) const {
-  body_->require_images();
-  return data::load_input(path, body_->files(), *body_->session->data.train->images(),
-                          body_->session->data.eval_transforms);
+  body().require_images();
+  return data::load_input(path, body().files(), *body().session->data.train->images(),
+                          body().session->data.eval_transforms);
 }
 
 std::vector<Predictor::Class> Predictor::top(const Prediction& prediction, std::int64_t row, std::int64_t count) const {
   const Tensor& rows = prediction.probabilities;
-  const std::int64_t known = body_->classes();
+  const std::int64_t known = body().classes();
   HEARTH_CHECK(IndexError, rows.defined() && row >= 0 && row < rows.dim(0) && rows.dim(1) == known, "top: row ", row,
                " of ", describe(rows));
   HEARTH_CHECK(UsageError, count >= 1, "top: ", count, " classes; give 1 or more");

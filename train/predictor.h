@@ -29,9 +29,9 @@ struct Prediction {
 };
 
 /// Computes with the model of a checkpoint, which holds all that this needs. Several threads may call it, or several
-/// of its kind, at once: they read and prepare inputs side by side and compute one after another, each with all threads
-/// of the process. Opening one sets deterministic mode and TF32, which are switches of the whole process, as its run
-/// had them.
+/// of its kind, at once: they compute side by side and share the threads of the process; on a CUDA device one after the
+/// other. It computes in the deterministic mode and TF32 of its run. After it was moved from, each call is a
+/// UsageError.
 ///
 /// Rows do not depend on each other but for rounding. Larger batches are computed in pieces of 32.
 class HEARTH_API Predictor {
@@ -78,6 +78,7 @@ class HEARTH_API Predictor {
 
  private:
   struct Body;
+  const Body& body() const;
   std::unique_ptr<Body> body_;
 };
 

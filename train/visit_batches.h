@@ -36,6 +36,7 @@ class HEARTH_API EvaluationScope {
   NoGrad no_grad_;
   AutocastScope autocast_;
   RandomScope random_;
+  SwitchScope switches_;
 };
 
 /// Calls `use` with the batches of a split, in order and where the model computes, until they hold `most` samples; in

@@ -17,6 +17,7 @@
 #include "core/cpu/signals.h"
 #include "core/cpu/stream.h"
 #include "core/error.h"
+#include "core/switches.h"
 
 namespace hearth::cpu {
 namespace {
@@ -42,7 +43,7 @@ std::atomic<int>& pool_size() {
   return size;
 }
 
-std::atomic<bool> deterministic_mode{false};
+thread_local int most_of_thread = 0;  // 0: as many as the pool has
 
 /// How many of a thread's chunks have been taken, by it or by others, on a cache line of its own.
 struct alignas(64) Taken {
@@ -51,17 +52,26 @@ struct alignas(64) Taken {
 
 }  // namespace
 
-int threads() { return lost_threads() ? 1 : pool_size().load(std::memory_order_relaxed); }
+int threads() {
+  const int pool = lost_threads() ? 1 : pool_size().load(std::memory_order_relaxed);
+  return most_of_thread > 0 ? std::min(pool, most_of_thread) : pool;
+}
 
 void set_threads(int count) {
   HEARTH_CHECK(UsageError, count >= 1, "set_threads: ", count, " threads; at least 1 is needed");
   pool_size().store(at_most_openmp_gives(count), std::memory_order_relaxed);
 }
 
+ThreadsScope::ThreadsScope(int most) : before_(most_of_thread) {
+  HEARTH_CHECK(UsageError, most >= 1, "threads: at most ", most, "; give 1 or more");
+  most_of_thread = most;
+}
+ThreadsScope::~ThreadsScope() { most_of_thread = before_; }
+
 bool is_in_parallel() { return omp_in_parallel() != 0; }
 
-bool deterministic() { return deterministic_mode.load(std::memory_order_relaxed); }
-void set_deterministic(bool on) { deterministic_mode.store(on, std::memory_order_relaxed); }
+bool deterministic() { return switches().deterministic; }
+void set_deterministic(bool on) { hearth::detail::set_deterministic(on); }
 
 namespace detail {
 
@@ -88,11 +98,13 @@ void run_chunks(std::int64_t count, ChunkOrder order, ChunkBody body, const void
   for (int t = 0; t < pool; ++t) taken[t].chunks.store(0, std::memory_order_relaxed);
   std::exception_ptr failure;
   std::mutex failure_mutex;
+  const Switches callers = switches();
 #pragma omp parallel num_threads(pool)
   {
     const int own = omp_get_thread_num();
     // Before any of them runs a library kernel, here or in the library's own parallel regions.
     if (own != 0) block_signals_for_good();
+    const SwitchScope as_the_caller(callers);
     try {
       for (int i = 0; i < pool; ++i) {
         const int t = (own + i) % pool;

@@ -10,17 +10,30 @@
 
 namespace hearth::cpu {
 
-/// Size of the thread pool: HEARTH_THREADS if set, else the number of cores this process may use. Never more than
-/// OpenMP gives (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
+/// Size of the thread pool, or of the calling thread's part of it (ThreadsScope): HEARTH_THREADS if set, else the
+/// number of cores this process may use. Never more than OpenMP gives (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
 HEARTH_API int threads();
 /// Sets the size of the thread pool (>= 1), as far as OpenMP gives it; UsageError otherwise.
 HEARTH_API void set_threads(int count);
+
+/// While it lives, the calling thread computes with at most so many threads of the pool (>= 1, UsageError): for callers
+/// that compute side by side.
+class HEARTH_API ThreadsScope {
+ public:
+  explicit ThreadsScope(int most);
+  ~ThreadsScope();
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
+
+ private:
+  int before_;
+};
 
 /// Whether the caller runs in a region that OpenMP spreads over a thread pool.
 HEARTH_API bool is_in_parallel();
 
 /// True while deterministic mode is on: library kernels whose bits depend on the thread pool's size are run in fixed
-/// shares.
+/// shares. Setting it changes it for all threads without a SwitchScope.
 HEARTH_API bool deterministic();
 HEARTH_API void set_deterministic(bool on);
 

@@ -41,7 +41,7 @@ class HookRuns {
   /// Continues the run in `name`, or begins it. `overrides` as of --set.
   HookRun run(const std::string& name, const std::vector<std::string>& overrides = {},
               const std::function<void(train::Session&)>& prepare = {}) const {
-    const std::string config = folder_ / "run.json";
+    const std::string config = folder_ / (name + ".json");
     std::ofstream(config) << run_config;
     std::ostringstream out;
     train::Session session(train::load_config(config, overrides));

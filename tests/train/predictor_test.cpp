@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <thread>
 
 #include "core/build.h"
+#include "core/cpu/parallel.h"
 #include "core/io/file.h"
 #include "core/random.h"
 #include "data/formats/digits.h"
@@ -35,6 +37,21 @@ struct Sums : nn::Module {
   nn::Linear out{64, 10};
   Sums() { register_module("out", out); }
   Tensor forward(const Tensor& x) override { return out(flatten(x, 1)); }
+};
+
+/// The first output is the number of threads that it may use. It waits until so many calls are at work.
+struct CountsThreads : nn::Module {
+  static inline std::atomic<int> waits_for{0}, at_work{0};
+  nn::Linear out{64, 10};
+  CountsThreads() { register_module("out", out); }
+  Tensor forward(const Tensor& x) override {
+    ++at_work;
+    while (waits_for > 0 && at_work < waits_for) std::this_thread::yield();
+    const Tensor outputs = out(flatten(x, 1)).detach().clone();
+    for (std::int64_t i = 0; i < outputs.size(); ++i) outputs.data<float>()[i] = static_cast<float>(cpu::threads());
+    if (waits_for == 0) at_work = 0;
+    return outputs;
+  }
 };
 
 class PredictorTest : public testing::Test {
@@ -281,6 +298,43 @@ TEST_F(PredictorTest, ServesSeveralThreads) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::vector<double>& each : found) EXPECT_EQ(each, expected);
+}
+
+TEST_F(PredictorTest, CallersShareTheThreads) {
+  models::add("test_counts_threads", [](const models::InputInfo&) { return std::make_unique<CountsThreads>(); });
+  const Predictor alone(session(R"({"type": "test_counts_threads"})", R"({"type": "digits", "workers": 0})"));
+  const std::vector<data::Image> images = digit_images(1);
+  const auto threads_of = [&](const Prediction& prediction) {
+    return static_cast<int>(prediction.logits.to_doubles()[0]);
+  };
+  const int pool = cpu::threads();
+  cpu::set_threads(4);
+  EXPECT_EQ(threads_of(alone.predict_images(images)), 4);
+  {
+    const cpu::ThreadsScope part(3);
+    EXPECT_EQ(threads_of(alone.predict_images(images)), 3);
+  }
+  // Both are in the model at once.
+  CountsThreads::waits_for = 2;
+  std::vector<int> seen(2);
+  std::vector<std::thread> callers;
+  for (int& each : seen) callers.emplace_back([&] { each = threads_of(alone.predict_images(images)); });
+  for (std::thread& caller : callers) caller.join();
+  std::ranges::sort(seen);
+  EXPECT_EQ(seen, (std::vector<int>{2, 4}));
+  CountsThreads::waits_for = 0;
+  EXPECT_EQ(threads_of(alone.predict_images(images)), 4);
+  cpu::set_threads(pool);
+}
+
+TEST_F(PredictorTest, OneThatWasMovedFromSaysSo) {
+  Predictor first(digits_run());
+  const Predictor second = std::move(first);
+  const auto refusal = [&](const auto& f) { return error_message<UsageError>(f); };
+  EXPECT_PRED2(contains, refusal([&] { (void)first.classes(); }), "was moved from");
+  EXPECT_PRED2(contains, refusal([&] { (void)first.predict_images(digit_images(1)); }), "was moved from");
+  EXPECT_PRED2(contains, refusal([&] { (void)first.predict_text({"a"}); }), "was moved from");
+  EXPECT_EQ(second.classes().size(), 10U);
 }
 
 TEST_F(PredictorTest, TheProgramOfTheDocumentsRuns) {

@@ -60,10 +60,9 @@ RunProfile::StepScope::StepScope(RunProfile& profile, const Session& session) {
   const std::int64_t step = profile.steps_++;
   const bool is_due = step >= steps_before && step < steps_before + steps_watched;
   // Kernels of a GPU take their time elsewhere.
-  if (!is_due || !session.device().is_cpu() || profiler::enabled()) return;
+  if (!is_due || !session.device().is_cpu() || !profiler::start_if_idle()) return;
   profile_ = &profile;
   start_ = Clock::now();
-  profiler::start();
 }
 
 RunProfile::StepScope::~StepScope() {
