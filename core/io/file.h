@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "core/error.h"
@@ -53,6 +54,9 @@ HEARTH_API void write_file_synced(const std::filesystem::path& path, std::string
 HEARTH_API void sync_directory(const std::filesystem::path& directory);
 /// Makes the bytes of a file durable.
 HEARTH_API void sync_file(const std::filesystem::path& path);
+
+/// An error of the system in words, with what to do about those of shares and disks.
+HEARTH_API std::string reason_of(const std::error_code& error);
 
 /// True if the path leads to a file of any kind or a directory; FileError if that cannot be told.
 HEARTH_API bool file_exists(const std::filesystem::path& path);

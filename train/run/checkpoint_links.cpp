@@ -11,6 +11,8 @@
 namespace hearth::train {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// The step of the best evaluation that a set knows of; -1 where none is known, or the run keeps no best.
 std::int64_t best_step_known(const std::string& set) {
   const Json config = read_json(set + "/" + config_file, small_file);
@@ -27,7 +29,9 @@ std::int64_t best_step_known(const std::string& set) {
 
 std::string newest_set_of_run(const std::string& run) {
   const std::string sets = run + "/checkpoints";
-  if (file_exists(sets + "/latest")) return sets + "/latest";
+  const fs::path latest = set_behind(sets + "/latest");
+  std::error_code absent;
+  if (fs::is_directory(latest, absent)) return latest.string();
   const CheckpointSearch search = find_newest_complete(sets, required_files());
   HEARTH_CHECK(FileError, !search.newest.empty(), run, ": has no whole checkpoint (yet)");
   return sets + "/" + search.newest;
@@ -36,7 +40,9 @@ std::string newest_set_of_run(const std::string& run) {
 /// Where `best` is lost, as in a copy without links, the newest set tells which it was.
 std::string set_of_run(const std::string& run) {
   const std::string sets = run + "/checkpoints";
-  if (file_exists(sets + "/best")) return sets + "/best";
+  const fs::path linked = set_behind(sets + "/best");
+  std::error_code absent;
+  if (fs::is_directory(linked, absent)) return linked.string();
   const std::string newest = newest_set_of_run(run);
   const std::int64_t step = best_step_known(newest);
   if (step < 0) return newest;
@@ -49,13 +55,11 @@ std::string set_of_run(const std::string& run) {
 }  // namespace
 
 bool best_is_lost(const Session& session, const std::string& checkpoint_folder) {
-  namespace fs = std::filesystem;
   const Position& position = session.position;
   const fs::path folder(checkpoint_folder);
   if (!session.config().checkpoint.best || position.best_step < 0) return false;
   if (file_exists(folder / checkpoint_name(position.best_step) / "manifest.json")) return false;
-  std::error_code absent;
-  const std::string set = fs::read_symlink(folder / "best", absent).string(), prefix = "step-";
+  const std::string set = set_behind(folder / "best").filename().string(), prefix = "step-";
   std::int64_t step = -1;
   if (set.starts_with(prefix)) std::from_chars(set.data() + prefix.size(), set.data() + set.size(), step);
   // To the restored set itself where a process was killed before it could save what it had fixed.
@@ -63,19 +67,17 @@ bool best_is_lost(const Session& session, const std::string& checkpoint_folder) 
 }
 
 void mend_links(const Session& session, const std::string& checkpoint_folder) {
-  namespace fs = std::filesystem;
   const auto link = [&](const char* name, std::int64_t step) {
     const std::string set = checkpoint_name(step);
-    std::error_code absent;
     if (!file_exists(fs::path(checkpoint_folder) / set / "manifest.json")) return;
-    if (fs::read_symlink(fs::path(checkpoint_folder) / name, absent) != set) point_to(checkpoint_folder, name, set);
+    if (set_behind(fs::path(checkpoint_folder) / name).filename() != set) point_to(checkpoint_folder, name, set);
   };
   link("latest", session.position.step);
   if (session.config().checkpoint.best && session.position.best_step >= 0) link("best", session.position.best_step);
 }
 
 std::string checkpoint_at(const std::string& run_or_checkpoint) {
-  std::string set = run_or_checkpoint;
+  std::string set = set_behind(run_or_checkpoint).string();
   if (file_exists(set + "/checkpoints")) set = set_of_run(set);
   HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
                ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");

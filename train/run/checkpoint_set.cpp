@@ -29,6 +29,8 @@ constexpr std::int64_t manifest_format = 1;
 constexpr const char* manifest_file = "manifest.json";
 constexpr std::string_view set_prefix = "step-";
 constexpr std::string_view temporary_prefix = ".tmp-step-";
+// Of a file that names a set.
+constexpr std::uintmax_t longest_pointer = 64;
 
 std::string checksum_of(const fs::path& path) {
   const FileReader file(path);
@@ -48,7 +50,7 @@ void remove_set(const fs::path& folder, const std::string& name) {
   remove_tree(doomed);
   std::error_code error;
   fs::rename(folder / name, doomed, error);
-  HEARTH_CHECK(FileError, !error, (folder / name).string(), ": cannot be removed: ", error.message());
+  HEARTH_CHECK(FileError, !error, (folder / name).string(), ": cannot be removed: ", reason_of(error));
   remove_tree(doomed);
 }
 
@@ -86,7 +88,7 @@ void require_openable(const fs::path& path) {
   const int found = errno;
   for (const int reason : {EACCES, EPERM, EMFILE, ENFILE, ENOMEM})
     HEARTH_CHECK(Unreadable, found != reason, path.string(),
-                 ": cannot be opened, though it may be whole: ", std::system_category().message(found));
+                 ": cannot be opened, though it may be whole: ", reason_of({found, std::system_category()}));
 }
 
 struct ListedFile {
@@ -143,6 +145,13 @@ Manifest check_sizes(const fs::path& set) {
     throw FileError(join_text(path.string(), ": is damaged: ", error.what()));
   }
   return result;
+}
+
+/// Whether a failure to make a link tells that the file system has none: exFAT, SMB, some of FUSE.
+bool has_no_links(const std::error_code& error) {
+  for (const int code : {EPERM, ENOSYS, EOPNOTSUPP, EINVAL, EACCES, EIO})
+    if (error == std::error_code(code, std::system_category())) return true;
+  return false;
 }
 
 bool is_complete(const fs::path& set) {
@@ -206,19 +215,19 @@ void CheckpointWriter::put_in_place() {
   fs::path replaced;
   if (!file_exists(target)) {
     fs::rename(temporary_, target, error);
-    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be put in place: ", error.message());
+    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be put in place: ", reason_of(error));
   } else if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     // A directory cannot be renamed over another; exchanging them leaves no moment without a set of this name.
     replaced = temporary_;
   } else {
     HEARTH_CHECK(FileError, errno == EINVAL || errno == ENOSYS, target.string(),
-                 ": cannot be replaced: ", std::system_category().message(errno));
+                 ": cannot be replaced: ", reason_of({errno, std::system_category()}));
     // This file system cannot exchange; the sets before this one still load if the process is killed in between.
     fs::rename(target, old, error);
-    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", error.message());
+    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", reason_of(error));
     fs::rename(temporary_, target, error);
     if (std::error_code back; error) fs::rename(old, target, back);
-    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", error.message());
+    HEARTH_CHECK(FileError, !error, target.string(), ": cannot be replaced: ", reason_of(error));
     replaced = old;
   }
   committed_ = true;
@@ -280,18 +289,52 @@ void point_to(const fs::path& folder, const std::string& link, const std::string
   std::error_code error;
   fs::remove(temporary, error);
   fs::create_symlink(set, temporary, error);
+  if (error && has_no_links(error)) {
+    error.clear();
+    write_file_synced(temporary, set + "\n");
+  }
   if (!error) fs::rename(temporary, folder / link, error);
-  HEARTH_CHECK(FileError, !error, (folder / link).string(), ": cannot be set to ", set, ": ", error.message());
+  HEARTH_CHECK(FileError, !error, (folder / link).string(), ": cannot be set to ", set, ": ", reason_of(error));
   sync_directory(folder);
+}
+
+fs::path set_behind(const fs::path& path) {
+  constexpr int most_links = 8;
+  fs::path at = path.has_filename() ? path : path.parent_path();
+  std::error_code error;
+  for (int i = 0; i < most_links && fs::is_symlink(at, error); ++i) at = at.parent_path() / fs::read_symlink(at, error);
+  if (error || !fs::is_regular_file(at, error) || fs::file_size(at, error) > longest_pointer) return at;
+  const std::string name = read_text(at, small_file);
+  const bool names_set = name.ends_with('\n') && step_in(name.substr(0, name.size() - 1));
+  return names_set ? at.parent_path() / name.substr(0, name.size() - 1) : at;
+}
+
+void relink_copies(const fs::path& folder) {
+  for (const char* const link : {"latest", "best"}) {
+    const fs::path copy = folder / link;
+    std::error_code error;
+    if (!fs::is_directory(fs::symlink_status(copy, error)) || !file_exists(copy / manifest_file)) continue;
+    const std::string set = checkpoint_name(check_sizes(copy).step);
+    const bool is_there = file_exists(folder / set);
+    HEARTH_CHECK(
+        FileError,
+        !is_there || read_text(folder / set / manifest_file, small_file) == read_text(copy / manifest_file, small_file),
+        copy.string(), ": is a folder, and no copy of ", set, " beside it; move it away, or remove it");
+    // What is interrupted here goes on at the next start: `best` may lead to the set of `latest`.
+    const fs::path aside = folder / (std::string(temporary_prefix) + link);
+    remove_tree(aside);
+    fs::rename(copy, is_there ? aside : folder / set, error);
+    HEARTH_CHECK(FileError, !error, copy.string(), ": cannot be moved: ", reason_of(error));
+    point_to(folder, link, set);
+    remove_tree(aside);
+  }
 }
 
 void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
   HEARTH_CHECK(UsageError, keep >= 1, "checkpoint: keeping ", keep, " sets would leave none to resume from");
   std::set<std::string> linked;
   for (const std::string& name : list_directory(folder)) {
-    std::error_code error;
-    const fs::path target = fs::read_symlink(folder / name, error);
-    if (!error) linked.insert(target.filename().string());
+    if (const fs::path set = set_behind(folder / name); set != folder / name) linked.insert(set.filename().string());
   }
   std::int64_t kept = 0;
   for (const std::int64_t step : steps_in(folder)) {

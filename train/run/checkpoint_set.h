@@ -69,11 +69,19 @@ struct CheckpointSearch {
 /// whole but cannot be read here: without permission, with too many files open, or in another version's format.
 CheckpointSearch find_newest_complete(const std::filesystem::path& folder, const RequiredFiles& required = {});
 
-/// Makes the link `link` in the folder lead to a set, replacing what it led to in one step. FileError if that set is
-/// not there.
+/// Makes the link `link` in the folder lead to a set, replacing what it led to in one step. Where the file system has
+/// no links, it is a file that names the set. FileError if that set is not there.
 void point_to(const std::filesystem::path& folder, const std::string& link, const std::string& set);
 
-/// Deletes all sets older than the `keep` newest complete ones, but for those that links in the folder lead to.
+/// The set that a path leads to, by a link or by a file that names a set beside it, as of now; else the path itself.
+std::filesystem::path set_behind(const std::filesystem::path& path);
+
+/// Makes links of `latest` and `best` where they are folders, as in a copy that has followed them. FileError for one
+/// that is no copy of the set beside it.
+void relink_copies(const std::filesystem::path& folder);
+
+/// Deletes all sets older than the `keep` newest complete ones, but for those that links in the folder, or files that
+/// stand for links, lead to.
 /// Complete means here: all files are there in the sizes of the manifest.
 void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
 

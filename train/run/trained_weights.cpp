@@ -6,6 +6,7 @@
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "train/run/checkpoint.h"
+#include "train/run/checkpoint_set.h"
 
 namespace hearth::train {
 namespace {
@@ -22,7 +23,8 @@ bool keeps_average(const std::string& checkpoint) {
 
 }  // namespace
 
-std::optional<TrainedWeights> find_trained_weights(const std::string& path) {
+std::optional<TrainedWeights> find_trained_weights(const std::string& wanted) {
+  const std::string path = set_behind(wanted).string();
   const auto has = [&](const char* name) { return file_exists(path + "/" + name); };
   const bool is_checkpoint = has("manifest.json") && has("state.safetensors");
   const bool is_run = has("checkpoints") && !has("model.safetensors") && !has("model.safetensors.index.json");
