@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
@@ -79,6 +81,36 @@ TEST(MetricsLog, is_cut_before_a_damaged_line) {
   }
   write_file_synced(path, whole + "{\"st");
   EXPECT_EQ(MetricsLog(path, static_cast<std::int64_t>(whole.size())).lost(), "") << "what came after the checkpoint";
+}
+
+TEST(MetricsLog, long_files_are_thinned_as_they_are_read) {
+  const test::TempDir folder;
+  const std::string path = folder / "metrics.jsonl";
+  const auto of = [](const char* split, int step) {
+    return Json::object().set("step", step).set("split", split).set("loss", 1.5);
+  };
+  const auto write = [&](int steps) {
+    std::string text;
+    for (int step = 1; step <= steps; ++step) {
+      text += to_text(of("train", step)) + "\n";
+      if (step % 10 == 0) text += to_text(of("valid", step)) + "\n";
+    }
+    write_file_synced(path, text);
+  };
+  write(1500);
+  EXPECT_EQ(read_metrics(path).size(), 1650U);
+  // As many steps again cost no more memory.
+  for (const int steps : {100'000, 200'000}) {
+    write(steps);
+    const std::vector<Json> records = read_metrics(path, 50'010);
+    EXPECT_GE(records.size(), 1500U);
+    EXPECT_LE(records.size(), 3010U);
+    EXPECT_EQ(records.front(), of("train", 1));
+    EXPECT_EQ(records.back(), of("valid", steps));
+    EXPECT_EQ(records[records.size() - 2], of("train", steps));
+    EXPECT_EQ(std::count(records.begin(), records.end(), of("valid", 50'010)), 1);
+    EXPECT_TRUE(std::ranges::is_sorted(records, {}, [](const Json& each) { return each.at("step").as_integer(); }));
+  }
 }
 
 TEST(MetricsLog, a_last_line_that_a_crash_cut_is_left_out) {

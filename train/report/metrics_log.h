@@ -30,7 +30,9 @@ class MetricsLog {
   FileWriter writer_;
 };
 
-/// All records of a metrics file. A last line that a crash cut short is left out; any other bad line is a DataError.
-std::vector<Json> read_metrics(const std::string& path);
+/// The records of a metrics file; of more than 2000 of training, or 1000 of evaluations, every so many, the last and
+/// those of the evaluation `best_step`. A last line that a crash cut short is left out; any other bad line that is read
+/// is a DataError.
+std::vector<Json> read_metrics(const std::string& path, std::int64_t best_step = -1);
 
 }  // namespace hearth::train
