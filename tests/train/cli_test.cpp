@@ -157,6 +157,20 @@ TEST_F(Cli, overrides_are_as_strict_as_files) {
   expect_failure(hearth({"config", "run.json", "--set", "optimizer.lr"}), 2, "config", {"optimizer.lr"});
 }
 
+TEST_F(Cli, data_that_is_no_configuration_is_named_for_what_it_is) {
+  for (const auto& [name, content, said] :
+       {std::array{"t.csv", "a,b\n1,2\n", "t.csv is a table; give a configuration that reads it"},
+        std::array{"t.tsv.gz", "x", "is a table"}, std::array{"a.npy", "x", "is an array of NumPy's"},
+        std::array{"t.parquet", "x", "parquet files are not read"},
+        std::array{"c.json", R"({"images": [], "annotations": []})", "is COCO's list of images and annotations"},
+        std::array{"r.json", "{", "r.json"}}) {
+    write(name, content);
+    const ProgramResult result = hearth({"data", "inspect", name});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_PRED2(contains, result.last_error_line(), said);
+  }
+}
+
 TEST_F(Cli, files_and_data_that_are_missing_have_their_own_code) {
   expect_failure(hearth({"train", "absent.json"}), 3, "file", {"absent.json"});
   expect_failure(hearth({"weights", "inspect", "absent.safetensors"}), 3, "file", {"absent.safetensors"});

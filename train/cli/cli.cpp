@@ -383,6 +383,11 @@ int run_cli(int argc, char** argv) {
                                      : report_failure("internal", error.what(), 70);
   } catch (const std::exception& error) {
     return report_failure("internal", error.what(), 70);
+  } catch (...) {
+    return report_failure("internal",
+                          "something was thrown that is no std::exception, by a dataset, loss, model or hook of the "
+                          "program; throw a hearth::Error, which says what is wrong",
+                          70);
   }
 }
 

@@ -22,6 +22,39 @@ namespace hearth::train {
 
 namespace {
 
+/// Says what a file of data is where a configuration is wanted, and which configuration reads it.
+void refuse_bare_file(const std::string& path) {
+  const std::filesystem::path name = path;
+  const std::string extension = (name.extension() == ".gz" ? name.stem() : name).extension().string();
+  const auto refuse = [&](const std::string& what, const std::string& data) {
+    throw UsageError(
+        join_text("data: ", path, " is ", what, "; give a configuration that reads it, with \"data\": ", data));
+  };
+  if (extension == ".csv" || extension == ".tsv")
+    refuse("a table", join_text(R"({"type": "csv", "path": ")", path, R"(", "target": COLUMN})"));
+  if (extension == ".npy" || extension == ".npz") refuse("an array of NumPy's", R"({"type": "arrays", ...})");
+  if (extension == ".txt" || extension == ".text")
+    refuse("text", join_text(R"({"type": "text", "train": [")", path, R"("]})"));
+  if (extension == ".parquet" || extension == ".arrow" || extension == ".feather" || extension == ".h5" ||
+      extension == ".lmdb" || extension == ".jsonl")
+    throw UsageError(join_text("data: ", path, ": ", extension.substr(1),
+                               " files are not read; write a CSV, .npy or text file of it"));
+  std::error_code absent;
+  if (extension != ".json" || !std::filesystem::is_regular_file(path, absent)) return;
+  Json document;
+  try {
+    document = read_json(path, {std::uint64_t{1} << 30, "a document"});
+  } catch (const ConfigError&) {
+    return;  // where a configuration is read, its faults are told
+  }
+  HEARTH_CHECK(
+      UsageError,
+      !document.is_object() || document.find("images") == nullptr || document.find("annotations") == nullptr,
+      "data: ", path,
+      " is COCO's list of images and annotations, which is not read; for classes of whole images sort them into "
+      "a folder for each class");
+}
+
 /// What a command looks at: the data of a configuration, or data in a folder by themselves.
 struct Source {
   data::Datasets::Component data;
@@ -70,6 +103,7 @@ Source open_source(const Arguments& arguments, std::int64_t resize) {
     return {data::datasets().parse(
         Json::object().set("type", type).set("train", path).set("augment", Json::object().set("image_size", 224)))};
   }
+  refuse_bare_file(path);
   if (resize > 0) changes.push_back(join_text("data.shrink_to=", resize));
   LoadedConfig loaded = load_config(path, changes);
   return {std::move(loaded.config.data), loaded.config.train.batch_size};
