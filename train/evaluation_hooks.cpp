@@ -21,11 +21,10 @@ class BestEvaluation {
   /// in which no label counted is passed over.
   void take(const Session& session, const Meter& meter, double margin) {
     if (meter.samples == 0) return;
-    const bool by_loss = session.task->best_by_loss();
-    const double value = by_loss ? meter.loss() : meter.accuracy();
-    const double gain = by_loss ? best_ - value : value - best_;
+    const auto [value, lower_is_better] = session.comparable(meter);
+    const double gain = lower_is_better ? best_ - value : value - best_;
     ++worse_;
-    if (!std::isfinite(meter.loss()) || (step_ >= 0 && gain <= margin)) return;
+    if (!std::isfinite(meter.loss()) || !std::isfinite(value) || (step_ >= 0 && gain <= margin)) return;
     best_ = value;
     step_ = session.position.step;
     worse_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the evaluations of a run while it goes on. The evaluations are compared as for the best checkpoint:
-// by the accuracy of the valid split, or by its loss (Task::best_by_loss). An equal number is no improvement.
+// What follows from the evaluations of a run while it goes on. The evaluations are compared as for the best checkpoint
+// (Session::comparable()). An equal number is no improvement.
 #pragma once
 
 #include <memory>

@@ -5,19 +5,18 @@
 #include <cmath>
 
 #include "autograd/grad_state.h"
-#include "core/cpu/parallel.h"
+#include "core/nearest.h"
 #include "core/origin.h"
-#include "core/tf32.h"
 #include "data/fingerprint.h"
 #include "models/nn/norm.h"
 #include "models/registry.h"
-#include "ops/repeatable.h"
 #include "train/agreement.h"
 #include "train/evaluation_hooks.h"
 #include "train/run/auto_precision.h"
 #include "train/run/bad_samples.h"
 #include "train/run/model_size.h"
 #include "train/run/step_memory.h"
+#include "train/task/metrics.h"
 
 namespace hearth::train {
 namespace {
@@ -165,7 +164,7 @@ void Session::build_or_explain() {
 void Session::build() {
   const RunConfig& config = loaded_.config;
   const OriginScope of_parameters = OriginScope::of_op("parameters");
-  set_switches();
+  const SwitchScope switches(this->switches());
   if (trains_) plan = make_plan(config.train, data);
   task = made_by(config.task, "task", config.task.make(data));
   const models::InputInfo input = task->input_info();
@@ -174,6 +173,7 @@ void Session::build() {
   model = made_by(config.model, "model", config.model.make(input));
   // Initial values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
+  freeze_parts();
   model->to(device_);
   task->prepare(*this);
   sums = Sums(device_);
@@ -185,12 +185,35 @@ void Session::build() {
   if (loss.place) loss.place(device_, input.classes);
   leave_out_ignored(loss, data);
   chunked = chunked_model(*model, loss, config.train.chunked_head);
-  if (trains_) prepare_training();
+  if (trains_) check_monitor(), prepare_training();
   const OriginScope of_average = OriginScope::of_op("average");
   if (const AverageOptions& average = config.train.ema; average.decay)
     ema = std::make_unique<optim::Ema>(*parameters, model->buffers(),
                                        optim::EmaOptions{.decay = *average.decay, .warmup = average.warmup});
   register_state();
+}
+
+void Session::freeze_parts() {
+  frozen_.clear();
+  for (const std::string& name : loaded_.config.train.freeze) {
+    nn::Module* part = nullptr;
+    std::string others;
+    model->for_each_module([&](nn::Module& module) {
+      const std::string path = module.path();
+      if (part == nullptr && !path.empty() && path == name) part = &module;
+      if (module.depth() == 1 && !module.name().empty()) others += (others.empty() ? "" : ", ") + path;
+    });
+    HEARTH_CHECK(ConfigError, part != nullptr, "/train/freeze: the model \"", config().model.type(),
+                 "\" has no part \"", name, "\"; its parts are ", others,
+                 ", and theirs are named as in layer1.0 (`hearth summary` lists all)");
+    part->freeze();
+    frozen_.push_back(part);
+  }
+}
+
+void Session::train_mode() {
+  model->train(true);
+  for (nn::Module* const part : frozen_) part->train(false);
 }
 
 void Session::prepare_training() {
@@ -276,11 +299,13 @@ void Session::register_state() {
   training_state.add("position.best_step", &position.best_step);
   training_state.add("position.best_accuracy", &position.best_accuracy);
   training_state.add("position.best_loss", &position.best_loss);
+  training_state.add("position.best_value", &position.best_value);
   training_state.add("position.last_accuracy", &position.last_accuracy);
   training_state.add("position.last_loss", &position.last_loss);
   training_state.add("position.evaluated_step", &position.evaluated_step);
   training_state.add("position.test_accuracy", &position.test_accuracy);
   training_state.add("position.test_loss", &position.test_loss);
+  training_state.add("position.test_step", &position.test_step);
   register_quarantines(data, training_state);
   for (const NamedHook& one : hooks_) one.hook->register_state(training_state, "hooks." + one.name + ".");
 }
@@ -350,10 +375,10 @@ std::optional<DType> Session::autocast() const {
   return precision.type();
 }
 
-void Session::set_switches() const {
-  cpu::set_deterministic(config().train.deterministic);
-  set_repeatable(config().train.repeatable);
-  set_allows_tf32(config().precision.dtype == ComputeType::tf32);
+Switches Session::switches() const {
+  return {.deterministic = config().train.deterministic,
+          .repeatable = config().train.repeatable,
+          .tf32 = config().precision.dtype == ComputeType::tf32};
 }
 
 data::Loader Session::make_train_loader(std::int64_t first_batch) const {
@@ -374,10 +399,33 @@ std::pair<std::string, data::DatasetPointer> Session::validation_part() const {
   return evaluation_part(data.valid ? "valid" : "test");
 }
 
-const char* Session::best_by() const {
-  if (!data.valid) return "last checkpoint";
-  return task->best_by_loss() ? "valid loss" : "valid accuracy";
+std::string Session::monitored() const {
+  const std::string& chosen = config().eval.monitor;
+  return !chosen.empty() ? chosen : task->best_by_loss() ? "loss" : "accuracy";
 }
+
+Session::Comparable Session::comparable(const Meter& meter) const {
+  const std::string name = monitored();
+  if (name == "loss") return {meter.loss(), true};
+  if (name == "accuracy") return {meter.accuracy(), false};
+  Json record = Json::object();
+  meter.metrics->report(record);
+  return {record.at(name).as_number(), name == "mse" || name == "mae"};
+}
+
+void Session::check_monitor() const {
+  std::vector<std::string> known{"loss"};
+  if (task->has_accuracy()) known.emplace_back("accuracy");
+  Json record = Json::object();
+  if (const std::unique_ptr<Metrics> metrics = task->metrics()) metrics->report(record);
+  for (const JsonMember& member : record.members())
+    if (member.value.is_number()) known.push_back(member.key);
+  const std::string name = monitored();
+  HEARTH_CHECK(ConfigError, std::ranges::find(known, name) != known.end(), "/eval/monitor: evaluations have no \"",
+               name, "\"; ", suggest(name, known, "they have"));
+}
+
+std::string Session::best_by() const { return data.valid ? "valid " + monitored() : "last checkpoint"; }
 
 std::string Session::throughput_unit() const { return join_text(task->unit(), "/s"); }
 

@@ -10,6 +10,7 @@
 
 #include "autograd/parameters.h"
 #include "core/io/state.h"
+#include "core/switches.h"
 #include "data/registry.h"
 #include "models/nn/module.h"
 #include "models/text/vocabulary_model.h"
@@ -78,11 +79,13 @@ struct Position {
   std::int64_t best_step = -1;          ///< of the best evaluation; without a valid split that of the last checkpoint
   double best_accuracy = -1;
   double best_loss = 0;
+  double best_value = 0;      ///< what it was chosen by (Session::comparable())
   double last_accuracy = -1;  ///< of the valid split, or of the test split where there is none; below 0: none so far
   double last_loss = 0;
   std::int64_t evaluated_step = -1;  ///< of that evaluation; -1: none so far, or not known of an older checkpoint
   double test_accuracy = -1;         ///< at the end, where there is a valid split too; below 0: none so far
   double test_loss = 0;
+  std::int64_t test_step = -1;     ///< whose weights were evaluated there; -1 where an earlier version did not note it
   std::int64_t metrics_bytes = 0;  ///< of metrics.jsonl at the last checkpoint
   std::string stop_reason{};       ///< why a hook ended the run; empty where none did
 };
@@ -118,9 +121,9 @@ class HEARTH_API Session {
   const std::string& precision_reason() const { return precision_reason_; }
   /// The low-precision type of the run's precision; nothing for O0.
   std::optional<DType> autocast() const;
-  /// Sets what is one switch for the process, deterministic mode, repeatability and TF32, as this run's configuration
-  /// has it: every step and evaluation begins so, because another session of the process may have set them otherwise.
-  void set_switches() const;
+  /// Deterministic mode, repeatability and TF32 as this run's configuration has them: every step and evaluation has a
+  /// SwitchScope of them.
+  Switches switches() const;
   /// Takes the weights of config().weights, where it names a file, as a new run starts from them. FileError with
   /// everything that does not fit; ConfigError with the options of the model in which it differs from the model of
   /// the weights.
@@ -152,11 +155,21 @@ class HEARTH_API Session {
   /// The split that a training evaluates as it goes on, and its name: valid, by which it chooses its best checkpoint,
   /// or test if there is no such split; null if there is neither.
   std::pair<std::string, data::DatasetPointer> validation_part() const;
-  /// Of what the best checkpoint is the best: "valid accuracy", "valid loss", or "last checkpoint", which is what
-  /// `best` means without a valid split. A choice by the test split would flatter the run.
-  const char* best_by() const;
+  /// The number that evaluations are compared by: eval.monitor, else "loss" or "accuracy", as the task says.
+  std::string monitored() const;
+  struct Comparable {
+    double value;
+    bool lower_is_better;
+  };
+  /// That number of an evaluation in which labels counted.
+  Comparable comparable(const Meter& meter) const;
+  /// Of what the best checkpoint is the best: "valid accuracy", "valid loss", "valid f1", or "last checkpoint", which
+  /// is what `best` means without a valid split. A choice by the test split would flatter the run.
+  std::string best_by() const;
   /// What its throughput counts, as Task::unit() says: "images/s".
   std::string throughput_unit() const;
+  /// Has the model behave as in a step: in training mode, but for the parts that train.freeze names.
+  void train_mode();
   /// From here on the model computes with the averaged weights, if the run has them.
   void use_averaged_weights();
   /// Brings position.interval, grad_norm on a CUDA device, and loss_scale_now up to date. DivergedError, naming the
@@ -200,6 +213,8 @@ class HEARTH_API Session {
   void settle();
   void build_or_explain();
   void build();
+  void check_monitor() const;
+  void freeze_parts();
   void prepare_training();
   void add_configured_hooks();
   void register_state();
@@ -214,6 +229,7 @@ class HEARTH_API Session {
   double base_lr_ = 0;
   std::vector<NamedHook> hooks_;
   std::vector<NamedTensor> buffers_;
+  std::vector<nn::Module*> frozen_;
 };
 
 /// Throws DivergedError: `what`, and the first parameter whose gradient is not finite.

@@ -139,7 +139,7 @@ void accumulate_batch(Session& session, const data::Batch& input, const Share& s
 
 // Gradients of the mean over all samples that count.
 void accumulate_gradients(Session& session, std::span<const data::Batch> inputs) {
-  session.set_switches();
+  const SwitchScope switches(session.switches());
   const AutocastScope autocast(session.autocast());
   Ranks* const ranks = session.ranks.get();
   std::int64_t samples = 0;
@@ -194,9 +194,15 @@ void decide(Session& session) {
 
 }  // namespace
 
-data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target) {
+namespace {
+
+data::Batch first_samples(const Session& session, DeviceType target) {
   const std::int64_t few = std::min<std::int64_t>(2, session.data.train->size());
-  const data::Batch sample = session.data.train_loader(few, session.config().seed, target).next();
+  return session.data.train_loader(few, session.config().seed, target).next();
+}
+
+/// Blank tensors of `rows` rows, of the names, shapes and types of a batch.
+data::Batch blank_like(const Session& session, const data::Batch& sample, std::int64_t rows) {
   data::Batch batch = sample.map([&](const data::Batch::Named& one) {
     const bool shared = one.axis == data::Batch::Axis::shared;
     const Shape shape = shared ? one.tensor.shape() : session.task->longest(one.tensor.shape().with(0, rows));
@@ -207,9 +213,36 @@ data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType ta
   return batch;
 }
 
+/// Writes the rows of `from`, over and over, into the beginning of those of `to`, of the same rank and type.
+void repeat_rows(const Tensor& to, const Tensor& from) {
+  for (std::int64_t row = 0; row < to.dim(0); ++row) {
+    Tensor part = to.slice(0, row, row + 1);
+    for (int axis = 1; axis < to.rank(); ++axis) part = part.slice(axis, 0, std::min(to.dim(axis), from.dim(axis)));
+    Tensor source = from.slice(0, row % from.dim(0), row % from.dim(0) + 1);
+    for (int axis = 1; axis < to.rank(); ++axis) source = source.slice(axis, 0, part.dim(axis));
+    part.copy_from(source);
+  }
+}
+
+}  // namespace
+
+data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target) {
+  return blank_like(session, first_samples(session, target), rows);
+}
+
+data::Batch sample_batch(const Session& session, std::int64_t rows, DeviceType target) {
+  const data::Batch sample = first_samples(session, target);
+  data::Batch batch = blank_like(session, sample, rows);
+  for (const data::Batch::Named& one : batch.tensors()) {
+    const Tensor& from = sample[one.name];
+    if (from.size() > 0 && from.rank() > 0) repeat_rows(one.tensor, from);
+  }
+  return batch;
+}
+
 StepResult begin_step(Session& session, std::int64_t samples) {
   const double lr = session.lr(session.position.step);
-  session.model->train(true);
+  session.train_mode();
   session.optimizer->begin_step(lr);
   if (session.ema) session.ema->begin_update();
   if (session.loss_scale) session.loss_scale->begin_step(*session.optimizer, session.ema.get(), samples);
@@ -291,7 +324,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
 }
 
 double evaluation_step(Session& session, const data::Batch& input, const Sums& sums, Metrics* metrics) {
-  session.set_switches();
+  const SwitchScope switches(session.switches());
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   const Tensor loss = session.task->loss(session, input, {.correct = sums.correct, .metrics = metrics});
@@ -312,9 +345,9 @@ EvaluationScope::EvaluationScope(Session& session)
     : session_(session),
       was_training_(session.model->is_training()),
       autocast_(session.autocast()),
-      random_(evaluation_key(session, 0)) {
+      random_(evaluation_key(session, 0)),
+      switches_(session.switches()) {
   if (session.ema && !session.ema->in_use()) averaged_.emplace(*session.ema);
-  session.set_switches();
   session.model->eval();
 }
 

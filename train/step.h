@@ -13,6 +13,8 @@ namespace hearth::train {
 /// A batch of `rows` blank samples, each as long as it can be, of the names, shapes and types that the run's loader
 /// gives for a device of this kind; on the host.
 data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType target);
+/// The same with the values of training samples, blank behind their ends: models may look at what they get.
+data::Batch sample_batch(const Session& session, std::int64_t rows, DeviceType target);
 
 /// Batches as the run's loaders give them: labels that its loss ignores have one number, and the others are counted.
 /// Those of a loader already are; a step asks for them where a program brings its own. `held` has what had to be made.

@@ -63,6 +63,8 @@ Trainer::~Trainer() = default;
 bool Trainer::resume(const std::string& directory, bool changed_data) {
   std::error_code absent;
   const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
+  if (own && folder_.writes()) relink_copies(folder_.checkpoints());
+  if (session_.ranks) session_.ranks->group().barrier();
   const Restored restored =
       restore_newest(session_, directory, {.other_precision = !own, .changed_data = changed_data});
   if (session_.ranks)
@@ -91,11 +93,13 @@ void Trainer::mend_checkpoints() {
   if (lost) position.best_step = position.step;
   if (folder_.writes()) mend_links(session_, folder_.checkpoints());
   if (!lost) return;
-  const bool is_evaluated =
-      position.evaluated_step == position.step && position.last_accuracy >= 0 && std::isfinite(position.last_loss);
+  const std::string name = session_.monitored();
+  const bool is_evaluated = position.evaluated_step == position.step && position.last_accuracy >= 0 &&
+                            std::isfinite(position.last_loss) && (name == "loss" || name == "accuracy");
   if (!is_evaluated) position.best_step = -1;
   position.best_accuracy = position.last_accuracy;
   position.best_loss = position.last_loss;
+  position.best_value = name == "loss" ? position.last_loss : position.last_accuracy;
 }
 
 bool Trainer::at_epoch_end(std::int64_t every) const {
@@ -183,7 +187,8 @@ void Trainer::take_steps() {
   const Plan& plan = session_.plan;
   const Position& position = session_.position;
   // Of a run that was at its end before it was made longer.
-  if (!session_.at_end()) session_.position.test_accuracy = -1, session_.position.test_loss = 0;
+  if (!session_.at_end())
+    session_.position.test_step = -1, session_.position.test_accuracy = -1, session_.position.test_loss = 0;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   traced_ = std::make_unique<TracedSteps>(session_, folder_, progress_, peak_);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
@@ -440,13 +445,18 @@ Json Trainer::final_metrics() const {
     metrics.set(of + "loss", loss);
     if (session_.task->has_accuracy()) metrics.set(of + "accuracy", accuracy);
   };
-  if (session_.data.valid) set("best_", position.best_loss, position.best_accuracy);
+  if (session_.data.valid) {
+    set("best_", position.best_loss, position.best_accuracy);
+    metrics.set("best_" + session_.monitored(), position.best_value);
+  }
   // Evaluations of a task without an accuracy give 0 for it.
   if (position.last_accuracy >= 0) {
     metrics.set("split", session_.validation_part().first);
     set("", position.last_loss, position.last_accuracy);
   }
-  if (position.test_accuracy >= 0) set("test_", position.test_loss, position.test_accuracy);
+  if (position.test_accuracy < 0) return metrics;
+  set("test_", position.test_loss, position.test_accuracy);
+  if (position.test_step >= 0) metrics.set("test_step", position.test_step);
   return metrics;
 }
 

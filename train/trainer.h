@@ -72,15 +72,19 @@ class HEARTH_API Trainer {
     Meter meter;
     std::string text;  ///< of it, in a line
   };
+  struct EvaluationRecord {
+    std::int64_t weights_step = 0;  ///< the step that the weights are of
+    bool samples = false;           ///< whether it shows samples
+  };
   /// Adds its record to the metrics.
-  Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part, bool with_samples = false);
+  Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part, EvaluationRecord what);
   /// What the model generates, for the report; null where that is nothing.
   Json samples(const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
   void report_model();
   /// Whether it was the best so far. At the end of the run the test split too.
   bool evaluate_and_log();
-  /// Evaluates a split that chooses nothing, at the end; `indent` is before its line.
+  /// Evaluates the best checkpoint's weights on a split that chooses nothing, at the end; `indent` is before its line.
   void evaluate_test(std::size_t indent);
   /// What the end of a run asks for where the run is there without a step: it was moved, or stopped here before this
   /// became its length.

@@ -9,6 +9,7 @@
 #include "core/text_stream.h"
 #include "train/evaluation_hooks.h"
 #include "train/report/report.h"
+#include "train/run/best_weights.h"
 #include "train/step.h"
 #include "train/task/report_sections.h"
 #include "train/trainer.h"
@@ -49,10 +50,13 @@ struct ShardedAverageScope {
 }  // namespace
 
 void Trainer::report_model() {
-  const ShardedAverageScope for_one_rank(session_);
-  if (!folder_.writes()) return;
   try {
-    write_report(folder_.path(), folder_.file("report.html"), model_sections(session_));
+    const BestWeightsScope best(session_, folder_.checkpoints());
+    const ShardedAverageScope for_one_rank(session_);
+    if (!folder_.writes()) return;
+    ModelReport options;
+    options.weights_step = best.step();
+    write_report(folder_.path(), folder_.file("report.html"), model_sections(session_, options));
   } catch (const Error& error) {
     // The training is done; `hearth report` can try again.
     progress_.line(join_text("warning: the report does not show the model: ", error.what()));
@@ -72,7 +76,7 @@ Json Trainer::samples(const data::DatasetPointer& part) {
 }
 
 Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part,
-                                           bool with_samples) {
+                                           EvaluationRecord what) {
   const Position& position = session_.position;
   const auto started = Clock::now();
   const ShardedAverageScope with_samples_of_one_rank(session_);
@@ -83,13 +87,14 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   record.set("step", position.step)
       .set("epoch", static_cast<double>(position.step) / session_.plan.steps_per_epoch)
       .set("split", split);
+  if (what.weights_step != position.step) record.set("weights_step", what.weights_step);
   const bool has_counted = meter.samples > 0;
   if (has_counted) record.set("loss", meter.loss());
   if (has_counted && session_.task->has_accuracy()) record.set("accuracy", meter.accuracy());
   record.set("throughput", rate).set("unit", session_.throughput_unit());
   if (has_counted) session_.task->add_metrics(record, session_.loss, meter, part.get());
   if (has_counted && meter.metrics) meter.metrics->report(record);
-  if (Json figures = with_samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
+  if (Json figures = what.samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
     record.set("figures", std::move(figures));
   profile_.add(RunProfile::Phase::evaluations, started);
   folder_.add(record);
@@ -106,12 +111,13 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
 bool Trainer::keep_best(const Meter& meter) {
   if (meter.samples == 0) return false;
   Position& position = session_.position;
-  const bool by_loss = session_.task->best_by_loss();
-  const bool more_right = !by_loss && meter.accuracy() > position.best_accuracy;
-  const bool as_right = by_loss || meter.accuracy() == position.best_accuracy;
-  const bool better = position.best_step < 0 || more_right || (as_right && meter.loss() < position.best_loss);
-  if (!better || !std::isfinite(meter.loss())) return false;
+  const auto [value, lower_is_better] = session_.comparable(meter);
+  const bool is_better = lower_is_better ? value < position.best_value : value > position.best_value;
+  const bool is_as_good = value == position.best_value && meter.loss() < position.best_loss;
+  if (position.best_step >= 0 && !is_better && !is_as_good) return false;
+  if (!std::isfinite(meter.loss()) || !std::isfinite(value)) return false;
   position.best_step = position.step;
+  position.best_value = value;
   position.best_accuracy = meter.accuracy();
   position.best_loss = meter.loss();
   return true;
@@ -122,7 +128,7 @@ bool Trainer::evaluate_and_log() {
   const auto [split, part] = session_.validation_part();
   if (!part) return false;
   if (session_.ranks) dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
-  const auto [meter, text] = evaluate_part(split, part, session_.config().log.report);
+  const auto [meter, text] = evaluate_part(split, part, {position.step, session_.config().log.report});
   // What only the end asks for would not be there in a longer run, which this one may become.
   const bool counts = is_evaluation_due() && position.evaluated_step != position.step;
   const bool best = session_.data.valid && keep_best(meter);
@@ -138,15 +144,21 @@ bool Trainer::evaluate_and_log() {
   return best;
 }
 
-// What no choice was made by tells how good the run is.
+// What no choice was made by tells how good the run is: of the weights that the choice led to, as `hearth eval` has it.
 void Trainer::evaluate_test(std::size_t indent) {
   Position& position = session_.position;
   if (!session_.data.test || session_.data.test == session_.validation_part().second) return;
-  const Evaluation last = evaluate_part("test", session_.data.test);
-  position.test_accuracy = last.meter.samples > 0 ? last.meter.accuracy() : -1;
-  position.test_loss = last.meter.loss();
-  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", last.meter);
-  progress_.line(std::string(indent, ' ') + last.text);
+  const BestWeightsScope best(session_, folder_.checkpoints());
+  if (const std::string& reason = best.unavailable_reason(); !reason.empty())
+    progress_.line("warning: the test split is evaluated with the last weights, as the best are not there: " + reason);
+  const Evaluation test = evaluate_part("test", session_.data.test, {best.step()});
+  position.test_step = best.step();
+  position.test_accuracy = test.meter.samples > 0 ? test.meter.accuracy() : -1;
+  position.test_loss = test.meter.loss();
+  for (const NamedHook& one : session_.hooks()) one.hook->after_evaluation(session_, "test", test.meter);
+  const std::string which =
+      best.step() == position.step ? "" : join_text("  (of the best, that of step ", best.step(), ")");
+  progress_.line(std::string(indent, ' ') + test.text + which);
 }
 
 void Trainer::evaluate_end() {

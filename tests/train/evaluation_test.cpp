@@ -248,6 +248,36 @@ TEST_F(Evaluations, TheValidPartJudgesAndTheTestPartIsLeftToTheEnd) {
   EXPECT_EQ(splits_evaluated(), (std::vector<std::string>{"test", "test"}));
 }
 
+TEST_F(Evaluations, TheBestIsThatOfTheMonitoredNumber) {
+  const std::string model = R"({"type": "mlp", "hidden": [16]})";
+  const std::vector<std::string> by_class{"--set", R"(task={"type": "classification", "by_class": true})"};
+  const auto with = [&](const std::string& monitor) {
+    std::vector<std::string> words = by_class;
+    words.insert(words.end(), {"--set", "eval.monitor=" + monitor, "--resume", "never"});
+    return words;
+  };
+  for (const std::string monitor : {"loss", "accuracy", "f1"}) {
+    ASSERT_EQ(trained(model, digits_with_valid, 4, with(monitor)), 0) << said_;
+    double best = monitor == "loss" ? 1e9 : -1;
+    for (const Json& record : train::read_metrics(out() + "/metrics.jsonl")) {
+      if (record.at("split").as_string() != "valid") continue;
+      const double value = record.at(monitor).as_number();
+      best = monitor == "loss" ? std::min(best, value) : std::max(best, value);
+    }
+    EXPECT_EQ(info().at("metrics").at("best_by").as_string(), "valid " + monitor);
+    EXPECT_EQ(info().at("metrics").at("best_" + monitor).as_number(), best) << monitor;
+    EXPECT_PRED2(contains, read_text(out() + "/report.html"), "best " + monitor);
+  }
+  EXPECT_EQ(trained(model, digits_with_valid, 4, with("f2")), 2);
+  EXPECT_PRED2(contains, said_, "/eval/monitor: evaluations have no \"f2\"; did you mean \"f1\"?");
+  // What the best is the best of cannot change in a run.
+  std::vector<std::string> resumed = by_class;
+  resumed.insert(resumed.end(), {"--set", "eval.monitor=accuracy"});
+  ASSERT_EQ(trained(model, digits_with_valid, 2, with("f1")), 0) << said_;
+  EXPECT_EQ(trained(model, digits_with_valid, 4, resumed), 2);
+  EXPECT_PRED2(contains, said_, "/eval/monitor");
+}
+
 TEST_F(Evaluations, MoreEpochsThanThereAreIsAtTheEnd) {
   const std::string many = "4611686018427387904";
   ASSERT_EQ(trained(R"({"type": "mlp", "hidden": [16]})", digits, 2,

@@ -25,6 +25,24 @@ struct Interrupting : Hook {
   std::int64_t at;
 };
 
+/// Makes all weights equal and large after the step `at`, so that an earlier evaluation stays the best.
+struct Spoiling : Hook {
+  explicit Spoiling(std::int64_t when) : at(when) {}
+  void after_step(Session& session, const StepResult&) override {
+    if (session.position.step == at) session.parameters->values().fill_(3);
+  }
+  std::int64_t at;
+};
+
+/// Loses a checkpoint before the last evaluation.
+struct Losing : Hook {
+  explicit Losing(std::string path) : set(std::move(path)) {}
+  void after_step(Session& session, const StepResult&) override {
+    if (session.position.step == session.plan.total_steps) std::filesystem::remove_all(set);
+  }
+  std::string set;
+};
+
 class RunEnd : public testing::Test, protected test::HookRuns {
  protected:
   /// Stops the run in `name` after so many of its 12 steps, 3 an epoch.
@@ -78,6 +96,39 @@ TEST_F(RunEnd, AFinishedRunThatWasMadeLongerAndStoppedIsEvaluatedAgain) {
   EXPECT_EQ(evaluations("run"), "valid 3, test 3");
   (void)run("run", steps(5));
   EXPECT_EQ(evaluations("run"), "valid 3, test 3, valid 5, test 5");
+}
+
+TEST_F(RunEnd, TheTestSplitIsEvaluatedWithTheBestWeights) {
+  for (const std::string average : {"null", "0.5"}) {
+    const std::vector<std::string> ema{"train.ema=" + average};
+    const auto spoil = [](Session& session) { session.add_hook("spoiling", std::make_unique<Spoiling>(10)); };
+    const HookRun spoiled = run("spoiled" + average, ema, spoil), best = run("best" + average, steps(9, ema));
+    ASSERT_EQ(spoiled.metric("best_step"), "9");
+    ASSERT_EQ(best.metric("best_step"), "9");
+    EXPECT_EQ(spoiled.metric("test_step"), "9");
+    EXPECT_EQ(spoiled.metric("test_loss"), best.metric("test_loss"));
+    EXPECT_EQ(spoiled.metric("test_accuracy"), best.metric("test_accuracy"));
+    EXPECT_NE(spoiled.metric("loss"), best.metric("loss"));
+    EXPECT_EQ(metrics("spoiled" + average).back().at("weights_step").as_integer(), 9);
+    EXPECT_PRED2(contains, spoiled.console, "(of the best, that of step 9)");
+    // The last weights are what they would have been.
+    std::vector<std::string> none_kept = ema;
+    none_kept.emplace_back("checkpoint.best=false");
+    const HookRun last = run("last" + average, none_kept, spoil);
+    EXPECT_EQ(last.metric("weights_sha256"), spoiled.metric("weights_sha256"));
+    EXPECT_EQ(last.metric("test_step"), "12");
+    EXPECT_NE(last.metric("test_loss"), best.metric("test_loss"));
+  }
+}
+
+TEST_F(RunEnd, TheTestSplitIsEvaluatedWithTheLastWeightsWhereTheBestAreGone) {
+  const HookRun spoiled = run("run", {}, [&](Session& session) {
+    session.add_hook("spoiling", std::make_unique<Spoiling>(10));
+    session.add_hook("losing", std::make_unique<Losing>(path("run/checkpoints/") + checkpoint_name(9)));
+  });
+  EXPECT_EQ(spoiled.metric("best_step"), "9");
+  EXPECT_EQ(spoiled.metric("test_step"), "12");
+  EXPECT_PRED2(contains, spoiled.console, "warning: the test split is evaluated with the last weights");
 }
 
 TEST_F(RunEnd, ARunThatWasKilledAfterItsLastCheckpointIsNotEvaluatedAgain) {

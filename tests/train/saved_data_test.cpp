@@ -133,6 +133,33 @@ TEST_F(SavedData, ARunWhoseImagesChangedStopsUnlessToldToGoOn) {
   EXPECT_TRUE(restore_newest(*of_images(), path("run")).warnings.empty()) << "that data is the run's own from here on";
 }
 
+TEST_F(SavedData, ARunGoesOnWithItsDataAtAnotherPlace) {
+  write_images("images", 0, 100);
+  save_session(*of_images(), path("run/checkpoints"));
+  const auto at = [&](const std::string& place) {
+    return session(R"({"type": "mlp", "hidden": [4]})",
+                   R"({"type": "idx", "workers": 0, "path": ")" + path(place) + R"("})");
+  };
+  std::filesystem::rename(path("images"), path("moved"));
+  EXPECT_FALSE(restore_newest(*at("moved"), path("run")).from.empty());
+  write_images("others", 0, 101);
+  EXPECT_PRED2(contains, error_message<DataError>([&] { (void)restore_newest(*at("others"), path("run")); }),
+               "data has changed");
+}
+
+TEST_F(SavedData, ARefusedConfigurationNamesTheWayOn) {
+  write_images("images", 0, 100);
+  save_session(*of_images(), path("run/checkpoints"));
+  const std::string config = write("other.json", R"({"device": "cpu", "model": {"type": "mlp", "hidden": [4]},
+      "data": {"type": "idx", "workers": 0, "path": ")" +
+                                                     path("images") + R"("},
+      "optimizer": {"type": "sgd", "lr": 0.2}, "train": {"batch_size": 4, "steps": 1}})");
+  Session other(load_config(config, {}));
+  const std::string refusal = error_message<ConfigError>([&] { (void)restore_newest(other, path("run")); });
+  EXPECT_PRED2(contains, refusal, "/optimizer/lr (0.2 against 0.1)");
+  EXPECT_PRED2(contains, refusal, "use another --out, there with --set weights.path=" + path("run"));
+}
+
 TEST_F(SavedData, FilesThatComeGoOrChangeStopTheRun) {
   data::Image image;
   image.reshape(2, 2, 3);

@@ -69,7 +69,7 @@ Summary summarize_run(const Arguments& arguments) {
   Summary summary;
   Device wanted;
   Session session(config_for_here(arguments, wanted));
-  const data::Batch input = blank_batch(session, 1, session.device().type).to(session.device());
+  const data::Batch input = sample_batch(session, 1, session.device().type).to(session.device());
   summary.device = name_of(wanted);
   summary.parameters = session.model->parameter_count();
   {

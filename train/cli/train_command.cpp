@@ -8,6 +8,7 @@
 #include <iostream>
 #include <set>
 
+#include "core/cpu/cores.h"
 #include "core/cpu/free_memory.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
@@ -70,7 +71,11 @@ std::string describe_update(const RunConfig& config) {
 void print_plan(const Session& session, const std::string& folder, const std::string& ranks) {
   const RunConfig& config = session.config();
   print_line("run       ", config.name, " -> ", printable(folder));
-  print_line("device    ", session.device(), ", ", cpu::threads(), " threads, ", name_of(cpu::isa()));
+  const std::vector<int> numbers = cpu::allowed_cores();
+  const std::string cores = cpu::describe_cores(numbers);
+  print_line("device    ", session.device(), ", ", cpu::threads(), cpu::threads() == 1 ? " thread" : " threads",
+             cores.empty() ? "" : (numbers.size() == 1 ? " on core " : " on cores ") + cores, ", ",
+             name_of(cpu::isa()));
   if (!ranks.empty()) print_line("ranks     ", ranks);
   print_line("model     ", config.model.type(), ", ", session.model->parameter_count(), " parameters");
   print_line("data      ", config.data.type(), ", ", session.data.train->size(), " training ",
@@ -99,6 +104,19 @@ void print_warnings(const data::DataSplits& data) {
   }
 }
 
+/// Tells of rows of an embedding that no piece of the tokenizer leads to: those that pad a vocabulary, or a tokenizer
+/// that lacks what was added to another.
+void print_unused_rows(const Session& session) {
+  const char* key = "vocabulary";
+  for (const data::Tokenizer* const tokenizer : session.data.tokenizers()) {
+    const Json* const rows = session.resolved().at("model").find(key);
+    if (rows != nullptr && rows->is_integer() && rows->as_integer() > tokenizer->size())
+      print_line("warning   /model/", key, ": ", rows->as_integer(), " rows for the ", tokenizer->size(),
+                 " pieces of the tokenizer; the others are of no text, unless pieces that were added are missing");
+    key = "source_vocabulary";
+  }
+}
+
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
   if (session.ranks && !session.ranks->writes()) return;
@@ -119,9 +137,18 @@ std::string final_line(const Json& metrics) {
   };
   std::string text = join_text("final ", metrics.at("split").as_string(), " loss ", to_text(metrics.at("loss")));
   if (metrics.find("accuracy")) text += "  accuracy " + percent("accuracy");
-  if (metrics.find("best_accuracy"))
+  const std::string by = metrics.at("best_by").as_string(), of_valid = "valid ",
+                    chosen = by.substr(std::min(by.size(), of_valid.size()));
+  if (by == "valid accuracy")
     text += join_text("  best ", percent("best_accuracy"), " at step ", metrics.at("best_step").as_integer());
-  if (metrics.find("test_accuracy")) text += "  test accuracy " + percent("test_accuracy");
+  else if (by.starts_with(of_valid))
+    text += join_text("  best ", chosen, " ", to_text(metrics.at("best_" + chosen)), " at step ",
+                      metrics.at("best_step").as_integer());
+  if (!metrics.find("test_accuracy")) return text;
+  text += "  test accuracy " + percent("test_accuracy");
+  const Json* const step = metrics.find("test_step");
+  if (step != nullptr && step->as_integer() != metrics.at("step").as_integer())
+    text += join_text(" (of step ", step->as_integer(), ")");
   return text;
 }
 
@@ -134,9 +161,10 @@ int train(const Arguments& arguments, LoadedConfig loaded, Collective* group, co
   if (writes) {
     print_plan(session, path, ranks);
     print_warnings(session.data);
+    print_unused_rows(session);
   }
-  // Where the system would end the process without a word.
-  if (session.device().is_cpu() && cpu::group_memory() && group == nullptr)
+  // Where the system would end the process without a word, or the run would end within.
+  if (session.device().is_cpu() && (cpu::group_memory() || cpu::limited_memory()) && group == nullptr)
     require_run_fits(session, memory_budget(session.device()));
   if (arguments.has("--dry-run")) {
     start_from_weights(session);

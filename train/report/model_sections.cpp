@@ -30,16 +30,16 @@ void add_task(Session& session, const ModelReport& options, ReportSections& sect
   if (own.html().empty()) return;
   const std::string some = part->size() <= options.most ? "all" : join_text("the first ", options.most, " of");
   sections.heading("What the model predicts");
-  sections.paragraph(join_text("The model of step ", session.position.step, " on ", some, " ", part->size(),
-                               " samples of the ", name, " split."));
+  sections.paragraph(join_text("The model of step ", options.weights_step.value_or(session.position.step), " on ", some,
+                               " ", part->size(), " samples of the ", name, " split."));
   sections.append(own);
 }
 
 void add_layers(Session& session, ReportSections& sections) {
   std::vector<nn::ModuleReport> rows;
   {
-    const data::Batch input = blank_batch(session, 1, session.device().type).to(session.device());
-    session.set_switches();
+    const data::Batch input = sample_batch(session, 1, session.device().type).to(session.device());
+    const SwitchScope switches(session.switches());
     const AutocastScope autocast(session.autocast());
     const nn::Inputs inputs = session.task->inputs(session, input);
     // The first call chooses implementations.

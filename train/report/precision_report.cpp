@@ -56,13 +56,13 @@ class Collector : public OpObserver {
 }  // namespace
 
 std::vector<OpPrecision> precision_of_ops(Session& session) {
-  session.set_switches();
-  const data::Batch input = blank_batch(session, 2, session.device().type).to(session.device());
+  const SwitchScope switches(session.switches());
+  const data::Batch input = sample_batch(session, 2, session.device().type).to(session.device());
   const NoGrad no_grad;
   const AutocastScope autocast(session.autocast());
   Collector collector;
   const OpObserverScope observed(collector);
-  session.model->train(true);
+  session.train_mode();
   (void)session.task->loss(session, input, {});
   return collector.rows;
 }

@@ -77,9 +77,10 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
   const std::string deciding = deciding_split(records);
   const Json* const last = last_of(records, deciding);
   const Json* const test = deciding == "test" ? nullptr : last_of(records, "test");
-  const bool by_loss = metrics && text_at(*metrics, "best_by") == "valid loss";
-  if (const auto best = number_in(metrics, by_loss ? "best_loss" : "best_accuracy"))
-    tile(by_loss ? rounded(*best, 4) : percent_text(*best), by_loss ? "best loss" : "best accuracy");
+  const std::string best_by = metrics != nullptr ? text_at(*metrics, "best_by") : "", of_valid = "valid ";
+  const std::string chosen = best_by.starts_with(of_valid) ? best_by.substr(of_valid.size()) : "accuracy";
+  if (const auto best = number_in(metrics, "best_" + chosen))
+    tile(chosen == "accuracy" ? percent_text(*best) : rounded(*best, 4), "best " + chosen);
   std::string rate_title;
   for (const Metric& metric : metrics_in(records)) {
     if (metric.key == "throughput") rate_title = metric.title;
@@ -87,7 +88,8 @@ void write_tiles(std::ostream& out, const Json& run_info, const std::vector<Json
     const auto shown = [&](double value) { return metric.percent ? percent_text(value) : rounded(value, 4); };
     if (const auto value = number_in(last, metric.key))
       tile(shown(*value), (deciding == "test" ? "final test " : "final ") + metric.title);
-    if (const auto value = number_in(test, metric.key)) tile(shown(*value), "test " + metric.title);
+    if (const auto value = number_in(test, metric.key))
+      tile(shown(*value), "test " + metric.title + (test->find("weights_step") != nullptr ? " of the best" : ""));
   }
   if (const auto steps = number_in(metrics, "step")) tile(rounded(*steps, 12), "steps");
   if (const auto rate = median_in_training(records, "throughput"))
@@ -281,7 +283,7 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
 }
 
 void write_report(const std::string& folder, std::int64_t best_step) {
-  RunRecords run = read_run(folder);
+  RunRecords run = read_run(folder, best_step);
   if (best_step >= 0) {
     Json metrics = run.info.find("metrics") ? run.info.at("metrics") : Json::object();
     run.info.set("metrics", metrics.set("best_step", best_step));
@@ -294,7 +296,7 @@ void write_report(const std::string& folder, const std::string& path, const std:
   write_file_synced(path, report_html(run.info, run.config, run.metrics, sections));
 }
 
-RunRecords read_run(const std::string& folder) {
+RunRecords read_run(const std::string& folder, std::int64_t best_step) {
   for (const char* name : {"config.json", "metrics.jsonl"})
     HEARTH_CHECK(FileError, file_exists(folder + "/" + name), folder, ": holds no run: there is no ", name,
                  " in it; give the folder that `hearth train` wrote, as in runs/digits");
@@ -303,7 +305,10 @@ RunRecords read_run(const std::string& folder) {
   for (const char* more : {"step_trace", "device_profile"})
     if (const std::string path = join_text(folder, "/", more, ".json"); file_exists(path))
       info.set(more, read_json(path, small_file));
-  return {std::move(info), read_json(folder + "/config.json", small_file), read_metrics(folder + "/metrics.jsonl")};
+  if (const auto known = number_in(info.find("metrics"), "best_step"); known && best_step < 0)
+    best_step = static_cast<std::int64_t>(*known);
+  return {std::move(info), read_json(folder + "/config.json", small_file),
+          read_metrics(folder + "/metrics.jsonl", best_step)};
 }
 
 }  // namespace hearth::train

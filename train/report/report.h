@@ -27,9 +27,10 @@ HEARTH_API void write_report(const std::string& folder, const std::string& path,
 constexpr std::int64_t samples_of_report = 10'000;
 
 struct ModelReport {
-  std::string split{};                    ///< of the data; "": the one that chooses the best checkpoint
-  std::int64_t most = samples_of_report;  ///< looks at the first samples only
-  bool samples = false;                   ///< also has the model generate some, for a run that did not on its way
+  std::string split{};                         ///< of the data; "": the one that chooses the best checkpoint
+  std::int64_t most = samples_of_report;       ///< looks at the first samples only
+  bool samples = false;                        ///< also has the model generate some, for a run that did not on its way
+  std::optional<std::int64_t> weights_step{};  ///< whose weights the model has; else that of the session
 };
 
 /// Sections on a session's model: what its task tells of the split, and the layers. UsageError for a split that is not
@@ -47,6 +48,6 @@ struct RunRecords {
   std::vector<Json> metrics;
 };
 /// FileError for a folder that holds no run.
-RunRecords read_run(const std::string& folder);
+RunRecords read_run(const std::string& folder, std::int64_t best_step = -1);
 
 }  // namespace hearth::train

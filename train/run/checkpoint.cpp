@@ -145,6 +145,14 @@ std::vector<std::string> changes_of_data(Session& session, const std::string& se
   return changes;
 }
 
+/// Whether a difference of configurations, which begins with its key, is where files of data lie.
+bool is_place_of_data(const std::string& difference) {
+  const std::string key = difference.substr(0, difference.find(' '));
+  if (!key.starts_with("/data/")) return false;
+  const std::string last = key.substr(key.rfind('/') + 1);
+  return last == "path" || last == "train" || last == "valid" || last == "test" || last == "packed";
+}
+
 bool has_dynamic_scale(const PrecisionOptions& precision) {
   return precision.dtype == ComputeType::f16 && precision.loss_scale.value_or(0) == 0;
 }
@@ -156,7 +164,7 @@ bool keeps_scale(const PrecisionOptions& now, const PrecisionOptions& saved) {
 }
 
 /// What the first versions did not keep: evaluations of the test split, and the step of the last evaluation.
-std::vector<std::string> later_state() { return {"position.test_", "position.evaluated_step"}; }
+std::vector<std::string> later_state() { return {"position.test_", "position.evaluated_step", "position.best_value"}; }
 
 /// Of metrics.jsonl when the set was written.
 std::int64_t metrics_bytes_of(const std::string& set) {
@@ -241,6 +249,10 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   HEARTH_CHECK(FileError, position.step == step && position.best_step >= -1 && position.best_step <= step, set, "/",
                state_file, ": is the state after step ", position.step, ", the best of which is that of step ",
                position.best_step, ", in a checkpoint of step ", step, "; resume from another one");
+  // Of an earlier version, which compared by nothing else.
+  const std::string name = session.monitored();
+  if (session.data.valid && position.best_step >= 0 && (name == "loss" || name == "accuracy"))
+    session.position.best_value = name == "loss" ? position.best_loss : position.best_accuracy;
   session.position.metrics_bytes = metrics_bytes_of(set);
   session.position.stop_reason = stop_reason_of(set);
   const Json notes = notes_of_checkpoint(set);
@@ -318,12 +330,15 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
   auto differences = differences_that_matter(session.resolved(), saved.resolved);
   if (allowed.other_precision)
     std::erase_if(differences, [](const std::string& d) { return d.starts_with("/precision"); });
+  // Where data lies changes nothing: what tells it from other data is compared below.
+  if (facts_in(set).find("splits")) std::erase_if(differences, is_place_of_data);
   if (!differences.empty()) {
     std::string text;
     for (const std::string& difference : differences) text += "; " + difference;
     throw ConfigError(join_text(run_folder, " holds a run with another config: ", text.substr(2),
-                                "; use another --out, or --resume never to replace that run, or (where only the "
-                                "precision differs) another --out and --resume ",
+                                "; use another --out, there with --set weights.path=", run_folder,
+                                " to train its weights on under this config, or --resume never to replace that run, or "
+                                "(where only the precision differs) another --out and --resume ",
                                 run_folder));
   }
   require_own_classes(session, set);
@@ -365,17 +380,15 @@ LoadedConfig config_in(const std::string& set, std::vector<std::string> override
   return config_of_set(set, overrides);
 }
 
-/// The folder of a checkpoint that is whole.
-std::string whole_set(const std::string& run_or_checkpoint) {
-  const std::string set = checkpoint_at(run_or_checkpoint);
+/// FileError for a checkpoint that is not whole.
+void require_whole(const std::string& set, const std::string& run_or_checkpoint) {
   try {
     verify_checkpoint(set, required_files());
   } catch (const FileError& error) {
-    if (set == run_or_checkpoint) throw;
+    if (set_behind(run_or_checkpoint) == set) throw;
     throw FileError(join_text(error.what(), "; it is the best or the newest of the run; name another one of ",
                               run_or_checkpoint, "/checkpoints"));
   }
-  return set;
 }
 
 /// The data that a configuration names; errors say whose it is.
@@ -411,31 +424,52 @@ std::unique_ptr<Session> trained_session(const std::string& set, LoadedConfig lo
   return session;
 }
 
-}  // namespace
-
-std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
-  const std::string set = whole_set(run_or_checkpoint);
-  const std::optional<data::DataFacts> facts = known_facts(set);
-  // What samples of a program's own are like only their dataset tells.
-  if (!facts || facts->kind == "samples") return open_for_evaluation(run_or_checkpoint, overrides);
-  LoadedConfig loaded = config_of_set(set, overrides);
-  data::DataSplits data = data::described_data(loaded.config.data, *facts);
-  return trained_session(set, std::move(loaded), std::move(data));
+/// f(set) of the checkpoint that a path stands for; again where that was removed meanwhile, as a trainer removes the
+/// sets before its newest.
+template <class F>
+std::unique_ptr<Session> with_set_of(const std::string& run_or_checkpoint, const F& f) {
+  for (;;) {
+    const std::string set = checkpoint_at(run_or_checkpoint);
+    try {
+      require_whole(set, run_or_checkpoint);
+      return f(set);
+    } catch (const FileError&) {
+      if (file_exists(set + "/manifest.json") || checkpoint_at(run_or_checkpoint) == set) throw;
+    }
+  }
 }
 
-std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
-                                             const std::vector<std::string>& overrides, const std::string& data_path) {
-  const std::string set = whole_set(run_or_checkpoint);
+std::unique_ptr<Session> evaluated_session(const std::string& set, const std::vector<std::string>& overrides,
+                                           const std::string& data_path) {
   LoadedConfig loaded = config_in(set, overrides);
+  const std::optional<data::DataFacts> facts = known_facts(set);
   if (data_path.empty()) {
-    data::DataSplits data = configured_data(loaded.config.data, known_facts(set));
+    data::DataSplits data = configured_data(loaded.config.data, facts);
     return trained_session(set, std::move(loaded), std::move(data));
   }
-  const std::optional<data::DataFacts> facts = known_facts(set);
   HEARTH_CHECK(FileError, facts.has_value(), set,
                ": an earlier version wrote it, without what --data needs; give the data by --set data.path=...");
   data::DataSplits data = data::evaluation_data(loaded.config.data, *facts, data_path);
   return trained_session(set, std::move(loaded), std::move(data));
+}
+
+}  // namespace
+
+std::unique_ptr<Session> open_trained(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides) {
+  return with_set_of(run_or_checkpoint, [&](const std::string& set) {
+    const std::optional<data::DataFacts> facts = known_facts(set);
+    // What samples of a program's own are like only their dataset tells.
+    if (!facts || facts->kind == "samples") return evaluated_session(set, overrides, "");
+    LoadedConfig loaded = config_of_set(set, overrides);
+    data::DataSplits data = data::described_data(loaded.config.data, *facts);
+    return trained_session(set, std::move(loaded), std::move(data));
+  });
+}
+
+std::unique_ptr<Session> open_for_evaluation(const std::string& run_or_checkpoint,
+                                             const std::vector<std::string>& overrides, const std::string& data_path) {
+  return with_set_of(run_or_checkpoint,
+                     [&](const std::string& set) { return evaluated_session(set, overrides, data_path); });
 }
 
 }  // namespace hearth::train

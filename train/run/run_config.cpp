@@ -163,6 +163,9 @@ void describe(Fields<TrainOptions>& f) {
   f.boolean("chunked_head", &TrainOptions::chunked_head,
             "Take a cross entropy over a vocabulary by chunks of rows, so that the model's outputs, the largest tensor "
             "of the step, never exist at once. null: for vocabularies of 16384 pieces or more.");
+  f.text("freeze", &TrainOptions::freeze, {},
+         "Parts of the model that stay as they are, by their names, such as layer1 or blocks.0.attention: no "
+         "gradient, no update, statistics of norms fixed, no dropout. A learning rate of 0 fixes no statistics.");
   f.object("early_stopping", &TrainOptions::early_stopping,
            "Ends the run when its evaluations of the valid split no longer get better, by what `best` means: accuracy, "
            "or loss. A number is the patience; null: it goes on to the end.")
@@ -192,6 +195,9 @@ void describe(Fields<EvalOptions>& f) {
             {"error_rate", TranslationMetric::error_rate}},
            "Of translations, what `hearth eval` counts in those that the model writes: BLEU, edits by the words (of "
            "pronunciations, phonemes) of the nearest reference, or nothing.");
+  f.text("monitor", &EvalOptions::monitor, {},
+         "What the best checkpoint, early stopping and plateaus go by: loss, accuracy, or another number of the task's "
+         "evaluations, such as f1, map, mean_iou or mae. Empty: accuracy, or loss where there is none.");
 }
 
 void describe(Fields<CheckpointOptions>& f) {
@@ -383,7 +389,9 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
   // It counts evaluations.
   const bool waits_for_plateaus = !resolved.at("train").at("reduce_lr_on_plateau").at("patience").is_null();
   for (const std::string& difference : all) {
-    if (waits_for_plateaus && difference.starts_with("/eval/every_epochs")) {
+    // What the best is the best of.
+    const bool compares = difference.starts_with("/eval/monitor");
+    if (compares || (waits_for_plateaus && difference.starts_with("/eval/every_epochs"))) {
       result.push_back(difference);
       continue;
     }

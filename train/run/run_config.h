@@ -76,6 +76,7 @@ struct TrainOptions {
   std::optional<bool> graph;  ///< nothing: where a step can be recorded
   AverageOptions ema;
   std::optional<bool> chunked_head;
+  std::vector<std::string> freeze;
   EarlyStoppingOptions early_stopping;
   ReduceLrOptions reduce_lr_on_plateau;
 };
@@ -96,6 +97,7 @@ struct EvalOptions {
   std::int64_t every_epochs = 1;
   std::optional<std::int64_t> batch_size;
   TranslationMetric metric = TranslationMetric::bleu;
+  std::string monitor;  ///< empty: accuracy, or loss (Task::best_by_loss)
 };
 
 struct CheckpointOptions {

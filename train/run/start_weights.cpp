@@ -145,7 +145,6 @@ LoadedWeights Session::load_start_weights() {
   const WeightsOptions& options = loaded_.config.weights;
   if (options.path.empty()) return {};
   models::ImportedWeights imported = import_start_weights(options);
-  set_switches();  // the session that gave an average may have set others
   HEARTH_CHECK(FileError, imported.report.fits(), models::faults_with_reason(imported.report, options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   require_same_classes(*this, imported);

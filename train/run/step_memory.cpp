@@ -51,7 +51,7 @@ void run_evaluation(Session& session, const Inputs& inputs) {
   const Sums sums(session.device());
   session.model->train(false);
   evaluation_step(session, inputs.device.front(), sums);
-  session.model->train(true);
+  session.train_mode();
 }
 
 template <class F>
