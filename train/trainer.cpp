@@ -54,6 +54,7 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
   if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
 #endif
   if (size_of(session.config().precision.type()) != 2) peak_.tflops = 0;
+  if (folder.writes()) relink_copies(folder.checkpoints());
   // Rank 0 has made the folder, which the others look into.
   if (session.ranks) session.ranks->group().barrier();
 }
@@ -63,8 +64,6 @@ Trainer::~Trainer() = default;
 bool Trainer::resume(const std::string& directory, bool changed_data) {
   std::error_code absent;
   const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
-  if (own && folder_.writes()) relink_copies(folder_.checkpoints());
-  if (session_.ranks) session_.ranks->group().barrier();
   const Restored restored =
       restore_newest(session_, directory, {.other_precision = !own, .changed_data = changed_data});
   if (session_.ranks)

@@ -241,7 +241,7 @@ TEST_F(Launched, VariablesOfOtherLaunchersMakeRanksToo) {
   const std::vector<std::vector<std::string>> launchers{
       {"RANK=%", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29617"},
       {"OMPI_COMM_WORLD_RANK=%", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"},
-      {"SLURM_PROCID=%", "SLURM_NTASKS=2", "SLURM_NNODES=1", "SLURM_JOB_ID=4711"},
+      {"SLURM_PROCID=%", "SLURM_NTASKS=2", "SLURM_NNODES=1", "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0"},
       {"JOB_COMPLETION_INDEX=%", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29618", "HEARTH_TOKEN=secret"}};
   for (std::size_t i = 0; i < launchers.size(); ++i) {
     const std::string out = "out" + std::to_string(i);

@@ -15,10 +15,9 @@
 #include "core/io/safetensors.h"
 #include "core/profiler.h"
 #include "core/profiler_spans.h"
-#include "core/tf32.h"
+#include "core/switches.h"
 #include "ops/matmul/amx.h"
 #include "ops/onednn/onednn.h"
-#include "ops/repeatable.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
@@ -224,19 +223,20 @@ TEST(Precision, EachSessionOfAProcessComputesAsItsOwnConfigurationSays) {
   const PrecisionRun strict{
       .level = "O0", .dtype = "f32", .model = test::small_mlp, .train = R"(, "deterministic": true)"};
   const auto exact = strict.session(folder), loose = plain.session(folder);
-  const auto expect = [](bool is_exact, const char* when) {
-    EXPECT_EQ(cpu::deterministic(), is_exact) << when;
-    EXPECT_EQ(repeatable(), is_exact) << when;
-    EXPECT_EQ(allows_tf32(), !is_exact) << when;
-  };
-  expect(false, "after the last session was made");
+  std::vector<Switches> seen;
+  for (Session* const session : {exact.get(), loose.get()})
+    session->model->on_forward([&](const nn::Module&, const Tensor&) { seen.push_back(switches()); });
   take_steps(*exact, 0, 1, -1, -1, eager(*exact));
-  expect(true, "after its step");
   take_steps(*loose, 0, 1, -1, -1, eager(*loose));
-  expect(false, "after the other's step");
   evaluation_step(*exact, test::noise_batch(1).to(exact->device()), Sums(exact->device()));
-  expect(true, "after its evaluation");
-  cpu::set_deterministic(false);
+  ASSERT_EQ(seen.size(), 3U);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const bool is_exact = i != 1;
+    EXPECT_EQ(seen[i].deterministic, is_exact) << i;
+    EXPECT_EQ(seen[i].repeatable, is_exact) << i;
+    EXPECT_EQ(seen[i].tf32, !is_exact) << i;
+  }
+  EXPECT_FALSE(cpu::deterministic()) << "of the process";
   const PrecisionRun both{.level = "O0",
                           .dtype = "f32",
                           .model = test::small_mlp,

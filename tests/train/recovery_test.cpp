@@ -341,7 +341,7 @@ TEST_F(Recovery, ABestThatIsDamagedGivesItsPlaceUp) {
   ASSERT_FALSE(fs::exists(path("runs/small/checkpoints/step-00000017"))) << "the best before";
   write("runs/small/checkpoints/step-00000034/model.safetensors", "cut short");
   expect_refused(hearth({"eval", "runs/small"}), 3,
-                 {"checkpoints/best", "model.safetensors", "runs/small/checkpoints"});
+                 {"the best or the newest of the run", "model.safetensors", "runs/small/checkpoints"});
   const ProgramResult resumed = train("2", often);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_PRED2(contains, resumed.err, "resumed at step 33");

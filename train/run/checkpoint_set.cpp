@@ -154,6 +154,14 @@ bool has_no_links(const std::error_code& error) {
   return false;
 }
 
+/// Whether a path is a folder, and no link to one.
+bool is_folder(const fs::path& path) {
+  std::error_code absent;
+  return fs::is_directory(fs::symlink_status(path, absent));
+}
+
+std::string text_of_manifest(const fs::path& set) { return read_text(set / manifest_file, small_file); }
+
 bool is_complete(const fs::path& set) {
   try {
     check_sizes(set);
@@ -285,6 +293,8 @@ CheckpointSearch find_newest_complete(const fs::path& folder, const RequiredFile
 void point_to(const fs::path& folder, const std::string& link, const std::string& set) {
   HEARTH_CHECK(FileError, file_exists(folder / set), (folder / set).string(), ": is not there, so '", link,
                "' cannot lead to it");
+  HEARTH_CHECK(FileError, !is_folder(folder / link), (folder / link).string(),
+               ": is a folder, and no copy of a checkpoint beside it; move it away, or remove it");
   const fs::path temporary = folder / (".tmp-link-" + link);
   std::error_code error;
   fs::remove(temporary, error);
@@ -313,13 +323,10 @@ void relink_copies(const fs::path& folder) {
   for (const char* const link : {"latest", "best"}) {
     const fs::path copy = folder / link;
     std::error_code error;
-    if (!fs::is_directory(fs::symlink_status(copy, error)) || !file_exists(copy / manifest_file)) continue;
+    if (!is_folder(copy) || !is_complete(copy)) continue;
     const std::string set = checkpoint_name(check_sizes(copy).step);
     const bool is_there = file_exists(folder / set);
-    HEARTH_CHECK(
-        FileError,
-        !is_there || read_text(folder / set / manifest_file, small_file) == read_text(copy / manifest_file, small_file),
-        copy.string(), ": is a folder, and no copy of ", set, " beside it; move it away, or remove it");
+    if (is_there && text_of_manifest(folder / set) != text_of_manifest(copy)) continue;
     // What is interrupted here goes on at the next start: `best` may lead to the set of `latest`.
     const fs::path aside = folder / (std::string(temporary_prefix) + link);
     remove_tree(aside);

@@ -76,8 +76,8 @@ void point_to(const std::filesystem::path& folder, const std::string& link, cons
 /// The set that a path leads to, by a link or by a file that names a set beside it, as of now; else the path itself.
 std::filesystem::path set_behind(const std::filesystem::path& path);
 
-/// Makes links of `latest` and `best` where they are folders, as in a copy that has followed them. FileError for one
-/// that is no copy of the set beside it.
+/// Makes links of `latest` and `best` where they are folders, as in a copy that has followed them. One that is no copy
+/// of the set beside it stays, and is refused where it would become a link (point_to()).
 void relink_copies(const std::filesystem::path& folder);
 
 /// Deletes all sets older than the `keep` newest complete ones, but for those that links in the folder, or files that
