@@ -20,8 +20,10 @@ if(HEARTH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   if(failed)
     message(STATUS "Hearth: compiling without ccache: ${said}")
   else()
-    # By the list of headers that the compiler writes: a file that is not found is not preprocessed on top.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${HEARTH_CCACHE})
+    # By the list of headers that the compiler writes: a file that is not found is not preprocessed on top. What comes
+    # behind a precompiled header is kept too.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${HEARTH_CCACHE})
   endif()
 endif()
 # A linker that is installed need not be one that this compiler can call.

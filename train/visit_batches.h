@@ -8,6 +8,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/random.h"
+#include "core/switches.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "optim/ema.h"

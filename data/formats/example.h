@@ -3,6 +3,7 @@
 // integers (tensorflow/core/example/{example,feature}.proto). Read as it lies, without the protobuf library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
