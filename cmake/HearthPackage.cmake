@@ -18,6 +18,6 @@ if(HEARTH_SHLIBDEPS)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 endif()
 # For find_package(hearth), which looks for the libraries that a static libhearth was built with.
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS
-  "g++, cmake, libutf8proc-dev, libdnnl-dev, libjpeg-dev, libpng-dev, libwebp-dev, zlib1g-dev, libsentencepiece-dev")
+string(JOIN ", " CPACK_DEBIAN_PACKAGE_SUGGESTS g++ cmake libutf8proc-dev libdnnl-dev libjpeg-dev libpng-dev libwebp-dev
+  zlib1g-dev libsentencepiece-dev libgloo-dev)
 include(CPack)

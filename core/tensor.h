@@ -71,7 +71,7 @@ class HEARTH_API Storage {
 HEARTH_API std::vector<StorageRecord> largest_storages(Device device, std::size_t count);
 
 /// Whether axes that are reduced stay, with extent 1: true or false, and no further axis, as in `x.sum(0, 1)`.
-class KeepDims {
+class HEARTH_API KeepDims {
  public:
   template <class T>
   requires std::is_arithmetic_v<T>
