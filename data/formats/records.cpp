@@ -41,6 +41,7 @@ class RecordImages : public ImageDataset {
       files_.push_back(std::move(opened));
     }
     read_index(open(split.at("index"), digest));
+    check_counts(split);
   }
 
   std::int64_t size() const override { return size_; }
@@ -154,6 +155,21 @@ class RecordImages : public ImageDataset {
     }
     HEARTH_CHECK(DataError, sample_names_.empty() || sample_names_.size() == labels_.size(), index.place(1), ": ",
                  sample_names_.size(), " names for ", size_, " samples");
+  }
+
+  /// What the manifest says of the split, which others may have counted on.
+  void check_counts(const Json& split) const {
+    std::vector<std::int64_t> histogram(names_.size());
+    for (const std::int32_t label : labels_) ++histogram[static_cast<std::size_t>(label)];
+    const Json* const samples = split.find("samples");
+    const Json* const by_class = split.find("samples_by_class");
+    HEARTH_CHECK(DataError,
+                 (samples == nullptr || *samples == Json(size_)) &&
+                     (by_class == nullptr || *by_class == Json::array_of(histogram)),
+                 folder_, "/", records_manifest, ": says ", samples == nullptr ? "nothing" : to_text(*samples),
+                 " of the samples, of classes ", by_class == nullptr ? "nothing" : to_text(*by_class),
+                 ", and there are ", size_, ", of classes ", to_text(Json::array_of(histogram)),
+                 ": it was edited; pack the set again");
   }
 
   std::pair<const RecordFile*, std::int64_t> locate(std::int64_t index) const {

@@ -320,6 +320,23 @@ TEST_F(RecordsTest, FilesThatAreNotThoseOfTheManifestAreRefused) {
   EXPECT_TRUE(contains(error_message<DataError>([&] { batches(data); }), "train-00001.ffr: record 3 at offset"));
 }
 
+TEST_F(RecordsTest, CountsOfTheManifestThatAreNotThoseOfTheFilesAreRefused) {
+  pack_records(folder_data(), packed);
+  const std::string path = packed + "/records.json";
+  const Json whole = parse_json(read_text(path), path);
+  const auto refusal = [&](const char* key, const Json& value) {
+    Json train = whole.at("splits").at("train"), splits = whole.at("splits"), changed = whole;
+    changed.set("splits", splits.set("train", train.set(key, value)));
+    write_file_synced(path, to_text(changed));
+    return error_message<DataError>([&] { records(packed); });
+  };
+  EXPECT_TRUE(contains(refusal("samples", 7), "says 7 of the samples"));
+  EXPECT_TRUE(
+      contains(refusal("samples_by_class", Json::array_of(std::vector<int>{1, 2})), "of classes [1,2], and there"));
+  write_file_synced(path, to_text(whole));
+  EXPECT_NO_THROW(records(packed));
+}
+
 TEST_F(RecordsTest, OtherContentIsAnotherFingerprint) {
   pack_records(folder_data(), packed);
   const Json before = fingerprint(packed_data());
