@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
@@ -72,6 +73,11 @@ std::string differences(const std::vector<std::string>& theirs, const std::vecto
 std::string who(const Collective& group, int rank) {
   const auto* const peers = dynamic_cast<const Peers*>(&group);
   return peers != nullptr ? peers->who(rank) : join_text("rank ", rank);
+}
+
+std::string failure_text(const std::exception& error) {
+  const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  return lacks_memory ? "the system is out of memory on its machine" : error.what();
 }
 
 void set_status(Collective& group, const std::string& status) {

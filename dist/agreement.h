@@ -2,6 +2,7 @@
 // What the ranks of a group have to have in common, compared name by name, and how errors call them.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ class HEARTH_API Peers {
 
 /// The same of any group: "rank 2" where it is none of dist's.
 HEARTH_API std::string who(const Collective& group, int rank);
+/// What failed, for the other ranks: the error's text, or words in place of "std::bad_alloc".
+HEARTH_API std::string failure_text(const std::exception& error);
 HEARTH_API void set_status(Collective& group, const std::string& status);
 
 /// What each rank gave, in order. Every rank calls it.

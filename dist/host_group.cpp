@@ -10,6 +10,7 @@
 #include "core/cpu/cores.h"
 #include "core/cpu/signals.h"
 #include "core/error.h"
+#include "dist/agreement.h"
 #include "dist/call.h"
 #include "dist/ordered_sum.h"
 
@@ -100,8 +101,9 @@ void HostGroup::work() {
     if (!fault) try {
         run(job);
       } catch (const std::exception& error) {
-        fault = fault_at(job.status, error.what());
-        transport_->abort(error.what());
+        const std::string reason = failure_text(error);
+        fault = fault_at(job.status, reason);
+        transport_->abort(reason);
       }
     lock.lock();
     failure_ = fault;

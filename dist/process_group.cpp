@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/process_group.h"
 
+#include "dist/agreement.h"
 #include "dist/control.h"
 #include "dist/gloo.h"
 #include "dist/host_group.h"
@@ -30,7 +31,7 @@ class ProcessTransport : public Transport {
       if (!transport_) transport_ = gloo_transport(*control_, at.size, gloo);
     } catch (const std::exception& error) {
       // The others wait for this rank.
-      if (control_->failure().empty()) control_->give_up(error.what());
+      if (control_->failure().empty()) control_->give_up(failure_text(error));
       control_.reset();
       if (server_) server_->wait_for_end(farewell_seconds);
       throw;

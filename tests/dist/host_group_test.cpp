@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/error.h"
+#include "dist/agreement.h"
 #include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
 #include "tests/support/slow_groups.h"
@@ -269,6 +270,11 @@ TEST(HostGroup, BadArguments) {
     EXPECT_THROW(group.reduce_scatter(Tensor::zeros({4}), Tensor::zeros({2}, DType::f64)), ShapeError);
     group.barrier();
   });
+}
+
+TEST(HostGroup, LackOfMemoryIsToldInWords) {
+  EXPECT_EQ(failure_text(std::bad_alloc()), "the system is out of memory on its machine");
+  EXPECT_EQ(failure_text(DataError("a.png: damaged")), "a.png: damaged");
 }
 
 }  // namespace
