@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/report/progress.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <limits>
 #include <sstream>
 
 #include "tests/support/error_message.h"
+#include "tests/support/variable_scope.h"
 #include "tests/train/hook_run.h"
 
 namespace hearth::train::progress_test {
@@ -103,6 +108,60 @@ TEST(Progress, on_a_terminal_redraws_one_line) {
   EXPECT_PRED2(contains, drawn, "[=========           ]");
   progress.line("evaluated");
   EXPECT_EQ(out.str(), drawn + "\r\x1b[2Kevaluated\n");
+}
+
+TEST(Progress, fits_the_width_of_the_terminal) {
+  for (const int columns : {40, 60, 79, 80, 100, 132, 200}) {
+    std::ostringstream out;
+    Progress progress(out, Terminal{.live = true, .colour = false, .columns = [columns] { return columns; }});
+    progress.start(0, 100'000, 1000);
+    progress.step({.step = 1,
+                   .loss = 2.25,
+                   .accuracy = 0.5,
+                   .lr = 0.1,
+                   .images_per_second = 12345,
+                   .wait_fraction = 0.5,
+                   .waits_for = "decoding",
+                   .communication_fraction = 0.1,
+                   .scaling_efficiency = 0.9});
+    const std::string begin = "\x1b[?7l", end = "\x1b[?7h", text = out.str();
+    ASSERT_TRUE(text.find(begin) != text.npos && text.ends_with(end)) << text;
+    const std::size_t at = text.find(begin) + begin.size();
+    const std::string line = text.substr(at, text.size() - end.size() - at);
+    EXPECT_LE(line.size(), static_cast<std::size_t>(columns)) << line;
+    EXPECT_PRED2(test::contains, line, "12345 images/s  ") << columns;
+    EXPECT_PRED2(test::contains, line, "left ") << columns;
+    EXPECT_PRED2(test::contains, line, "loss 2.2500") << columns;
+    EXPECT_EQ(line.find("scaling 90 %") != line.npos, columns == 200) << line;
+    EXPECT_EQ(line.front() == '[', columns >= 80) << line;
+    EXPECT_EQ(line.find('\x1b'), line.npos) << "no colour";
+  }
+}
+
+TEST(Terminal, CannotRedrawWhereItIsDumbOrNone) {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_TRUE(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+  const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+  ASSERT_GE(slave, 0);
+  const winsize size{.ws_row = 24, .ws_col = 57, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(ioctl(slave, TIOCSWINSZ, &size), 0);
+  {
+    const test::VariableScope term("TERM", "xterm"), colour("NO_COLOR", "");
+    EXPECT_TRUE(terminal_of(slave).live);
+    EXPECT_TRUE(terminal_of(slave).colour);
+    EXPECT_EQ(terminal_of(slave).columns(), 57);
+  }
+  {
+    const test::VariableScope term("TERM", "dumb"), colour("NO_COLOR", "1");
+    EXPECT_FALSE(terminal_of(slave).live);
+    EXPECT_FALSE(terminal_of(slave).colour);
+  }
+  close(master);
+  close(slave);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_FALSE(terminal_of(ends[1]).live);
+  for (const int descriptor : ends) close(descriptor);
 }
 
 TEST(Progress, on_a_terminal_is_not_drawn_for_every_step) {

@@ -134,6 +134,12 @@ TEST(Report, gives_a_split_one_colour_in_every_chart) {
   std::vector<Json> records{record(5, "train", 2, 0.3), record(10, "valid", 1.5, 0.4), record(10, "test", 1.75, 0.44)};
   for (std::size_t i : {1u, 2u}) records[i].set("bits_per_character", 2.5);
   records[2].set("perplexity", 6);
+  // One point is no curve.
+  EXPECT_EQ(report_html(sample_info(), Json::object(), records).find("<svg"), std::string::npos);
+  for (std::size_t i = 0; i < 3; ++i) {
+    Json later = records[i];
+    records.push_back(later.set("epoch", 9));
+  }
   const std::string page = report_html(sample_info(), Json::object(), records);
   const std::regex legend(R"re(<text class="l(.)"[^>]*>(train|valid|test)<)re");
   std::map<std::string, std::set<std::string>> colours;

@@ -173,7 +173,7 @@ int train(const Arguments& arguments, LoadedConfig loaded, Collective* group, co
 
   RunFolder folder(path, writes);
   std::ostream nowhere(nullptr);
-  Progress progress(writes ? std::cerr : nowhere, writes && isatty(STDERR_FILENO) == 1);
+  Progress progress(writes ? std::cerr : nowhere, writes ? terminal_of(STDERR_FILENO) : Terminal{});
   Trainer trainer(session, folder, progress);
   const std::string resume = arguments.value("--resume").value_or("auto");
   const bool resumed =
@@ -225,7 +225,7 @@ int train_command(const Arguments& arguments) {
     return train(arguments, std::move(loaded), group.get(), ranks);
   } catch (const std::exception& error) {
     // So that the other ranks name this one, and why.
-    if (group != nullptr) group->abort(error.what());
+    if (group != nullptr) group->abort(dist::failure_text(error));
     throw;
   }
 }

@@ -4,18 +4,30 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/export.h"
 
 namespace hearth::train {
 
+/// What a stream leads to.
+struct Terminal {
+  bool live = false;               ///< it is one, so the line may be redrawn
+  bool colour = true;              ///< and coloured
+  std::function<int()> columns{};  ///< its width now; where there is none, or it gives 0, a line may be of any length
+};
+/// What a descriptor leads to: TERM=dumb cannot redraw, and NO_COLOR wants no colours.
+HEARTH_API Terminal terminal_of(int descriptor);
+
 class HEARTH_API Progress {
  public:
-  /// `live`: the stream is a terminal, so the line may be redrawn and coloured.
-  Progress(std::ostream& out, bool live) : out_(out), live_(live) {}
+  Progress(std::ostream& out, bool live) : Progress(out, Terminal{.live = live}) {}
+  Progress(std::ostream& out, Terminal terminal) : out_(out), terminal_(std::move(terminal)) {}
 
   /// Where the run is going; `done` steps were done by an earlier process.
   void start(std::int64_t done, std::int64_t total_steps, double steps_per_epoch);
@@ -44,11 +56,18 @@ class HEARTH_API Progress {
   void line(const std::string& text);
 
  private:
+  struct Part {
+    std::string text;
+    int lasts = 0;  ///< parts with less go first where a line is too long
+  };
+  /// What a line says, in order.
+  std::vector<Part> parts(const Step& now) const;
   std::string describe(const Step& now) const;
+  std::string live_line(const Step& now) const;
   void erase();
 
   std::ostream& out_;
-  bool live_;
+  Terminal terminal_;
   bool drawn_ = false;
   std::int64_t first_step_ = 0, total_steps_ = 0;
   std::int64_t shown_step_ = -1;  // the last one

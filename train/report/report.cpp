@@ -40,6 +40,8 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
       auto points = points_of(records, split_order[i], metric.key);
       if (!points.empty()) chart.curves.push_back({split_order[i], std::move(points), i});
     }
+    // One number is in the tiles and the table.
+    if (std::ranges::none_of(chart.curves, [](const Curve& curve) { return curve.points.size() > 1; })) continue;
     choose_scale(chart, metric);
     charts.push_back(std::move(chart));
   }
