@@ -320,13 +320,30 @@ void Sums::write(const Meter& meter) const {
   correct.copy_from(Tensor::of<std::int64_t>({1}, {meter.correct}));
 }
 
+namespace {
+
+/// ", on rank 1 (...)" where the losses of some ranks are no numbers, and those of others are.
+std::string ranks_without_number(const Ranks& ranks) {
+  std::string text;
+  bool others = false;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (std::isfinite(ranks.loss_sums()[static_cast<std::size_t>(rank)]))
+      others = true;
+    else
+      text += join_text(text.empty() ? ", on " : " and ", dist::who(ranks.group(), rank));
+  }
+  return others ? text : "";
+}
+
+}  // namespace
+
 void Session::read_interval() {
   ranks ? ranks->read_sums(sums, position.interval) : sums.read(position.interval);
   if (device_grad_norm.defined()) grad_norm = device_grad_norm.item();
   if (loss_scale) read_loss_scale();
   if (!std::isfinite(position.interval.loss_sum))
-    throw_diverged(*this,
-                   join_text("the loss became ", position.interval.loss_sum, " at or before step ", position.step));
+    throw_diverged(*this, join_text("the loss became ", position.interval.loss_sum, " at or before step ",
+                                    position.step, ranks ? ranks_without_number(*ranks) : ""));
   // With a loss scale such an update is skipped, and has no norm.
   if (!std::isfinite(grad_norm))
     throw_diverged(*this,

@@ -203,6 +203,17 @@ TEST_F(CopiedCheckpoint, ClassifiesTexts) {
   write("elsewhere/lines.txt", "aaab\nbb\n");
   EXPECT_EQ(hearth({"predict", "net", "lines.txt", "--logits"}).out, before.out);
   EXPECT_EQ(lines_of(hearth({"predict", "net", "--text", "b", "--embedding"})).at(0).at("embedding").size(), 8u);
+  const auto piped = [&](const std::string& source, const std::string& rest) {
+    return test::run_program(
+        {"/bin/sh", "-c", source + " | timeout 60 " + test::hearth_program() + " predict net - --logits" + rest},
+        folder_ / "elsewhere");
+  };
+  EXPECT_EQ(piped("cat lines.txt", "").out, before.out);
+  // Lines of a stream that does not end come as it is read.
+  const ProgramResult endless = piped("yes aaab", " | head -n 70");
+  EXPECT_EQ(std::count(endless.out.begin(), endless.out.end(), '\n'), 70);
+  EXPECT_EQ(endless.out.substr(0, endless.out.find('\n')), before.out.substr(0, before.out.find('\n')));
+  EXPECT_PRED2(contains, piped("tr '\\0' a </dev/zero", "").err, "the input, line 1: has more than");
   for (const char* data : {"moved", "moved/texts.tsv"}) {
     EXPECT_EQ(evaluated({"net", "--data", data}), on_moved) << data;
     EXPECT_EQ(on_moved.at("samples").as_integer(), 6);

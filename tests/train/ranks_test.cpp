@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <mutex>
 #include <ostream>
 
@@ -356,6 +357,20 @@ TEST_F(RanksOfDigits, AWireOf16BitsIsRefusedInDeterministicMode) {
       for (const std::string& failure : failures(ranks, [&](int) { return std::vector<std::string>{set}; }))
         EXPECT_EQ(failure, "");
     }
+}
+
+TEST_F(RanksOfDigits, ALossThatIsNoNumberIsNamedWithItsRank) {
+  const auto failures_with = [&](const std::function<bool(int)>& is_wrong) {
+    return test::failures_of_ranks(dist::loopback_groups(3), [&](Collective& group) {
+      Session session(config(problems[0], {}), &group);
+      session.sums.loss.fill_(is_wrong(group.rank()) ? std::numeric_limits<double>::quiet_NaN() : 1.5);
+      session.read_interval();
+    });
+  };
+  for (const std::string& failure : failures_with([](int rank) { return rank == 1; }))
+    EXPECT_PRED2(test::contains, failure, "the loss became nan at or before step 0, on rank 1");
+  for (const std::string& failure : failures_with([](int) { return true; }))
+    EXPECT_PRED2(test::contains, failure, "the loss became nan at or before step 0; ");
 }
 
 TEST_F(RanksOfDigits, AnotherConfigurationIsNamed) {

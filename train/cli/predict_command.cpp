@@ -31,12 +31,38 @@ struct Kind {
   int (*run)(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session);
 };
 
-std::vector<std::string> read_lines(const std::string& input) {
-  const std::string text =
-      input == "-" ? data::checked_corpus(read_stream(std::cin, "the input", data::corpus_limit), "the input")
-                   : data::read_corpus(input);
-  const std::vector<std::string_view> lines = data::lines_of(text);
-  return {lines.begin(), lines.end()};
+// Inputs that are computed at once, so that the first lines come soon.
+constexpr std::size_t inputs_at_once = 32;
+
+/// A line of the standard input and its end; false where there is none. DataError for one beyond all use.
+bool next_line(std::string& line, std::int64_t number) {
+  constexpr std::size_t longest = std::size_t{16} << 20;
+  line.clear();
+  for (int c = 0; line.empty() || line.back() != '\n'; line += static_cast<char>(c)) {
+    if ((c = std::cin.get()) == std::istream::traits_type::eof()) return !line.empty();
+    HEARTH_CHECK(DataError, line.size() < longest, "the input, line ", number, ": has more than ", longest, " bytes");
+  }
+  return true;
+}
+
+/// f(lines) for all lines of a file, or for some at a time of the standard input, as they come.
+template <class F>
+void each_lines(const std::string& input, const F& f) {
+  const auto split = [](const std::string& text) {
+    const std::vector<std::string_view> lines = data::lines_of(text);
+    return std::vector<std::string>(lines.begin(), lines.end());
+  };
+  if (input != "-") return f(split(data::read_corpus(input)));
+  std::string line, some;
+  std::int64_t number = 1;
+  for (; next_line(line, number); ++number) {
+    some += data::checked_corpus(line, join_text("the input, line ", number));
+    if (number % static_cast<std::int64_t>(inputs_at_once) != 0) continue;
+    f(split(some));
+    some.clear();
+  }
+  HEARTH_CHECK(DataError, number > 1, "the input is empty");
+  if (!some.empty()) f(split(some));
 }
 
 std::vector<std::string> given_inputs(const Arguments& arguments) {
@@ -71,9 +97,6 @@ void write_classes(const Arguments& arguments, const Predictor& predictor, const
   }
   std::cout.flush();
 }
-
-// Inputs that are computed at once, so that the first lines come soon.
-constexpr std::size_t inputs_at_once = 32;
 
 /// Inputs that cannot be read are named and passed over; the command fails at its end.
 class Unreadable {
@@ -157,16 +180,19 @@ int classify_images(const Kind& kind, const Arguments& arguments, std::unique_pt
 
 int classify_text(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   const Predictor predictor(std::move(session));
-  std::vector<std::string> sequences = arguments.values("--text");
-  for (const std::string& input : given_inputs(arguments))
-    for (std::string& line : read_lines(input)) sequences.push_back(std::move(line));
-  HEARTH_CHECK(UsageError, !sequences.empty(), "predict: no text is named; use ", kind.usage);
-  for (std::size_t first = 0; first < sequences.size(); first += inputs_at_once) {
-    const auto begin = sequences.begin() + static_cast<std::ptrdiff_t>(first);
-    const std::vector<std::string> some(
-        begin, begin + static_cast<std::ptrdiff_t>(std::min(inputs_at_once, sequences.size() - first)));
-    write_classes(arguments, predictor, some, predictor.predict_text(some, arguments.has("--embedding")));
-  }
+  std::size_t count = 0;
+  const auto classify = [&](const std::vector<std::string>& sequences) {
+    count += sequences.size();
+    for (std::size_t first = 0; first < sequences.size(); first += inputs_at_once) {
+      const auto begin = sequences.begin() + static_cast<std::ptrdiff_t>(first);
+      const std::vector<std::string> some(
+          begin, begin + static_cast<std::ptrdiff_t>(std::min(inputs_at_once, sequences.size() - first)));
+      write_classes(arguments, predictor, some, predictor.predict_text(some, arguments.has("--embedding")));
+    }
+  };
+  classify(arguments.values("--text"));
+  for (const std::string& input : given_inputs(arguments)) each_lines(input, classify);
+  HEARTH_CHECK(UsageError, count > 0, "predict: no text is named; use ", kind.usage);
   return 0;
 }
 
@@ -222,8 +248,7 @@ int translate_files(const Kind& kind, const Arguments& arguments, std::unique_pt
   HEARTH_CHECK(UsageError, !inputs.empty(), "predict: the run was trained on pairs of lines and translates files; use ",
                kind.usage);
   const models::BeamOptions options = beam_options(arguments, session->data.train->tokens()->longest());
-  for (const std::string& input : inputs) {
-    const std::vector<std::string> lines = read_lines(input);
+  const auto write_translations = [&](const std::string& input, const std::vector<std::string>& lines) {
     const auto translations =
         translate(*session, encode_sources(*session, lines, input == "-" ? "the input" : input), options);
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -238,7 +263,9 @@ int translate_files(const Kind& kind, const Arguments& arguments, std::unique_pt
         std::cout << translations[i].text << "\n";
     }
     std::cout.flush();
-  }
+  };
+  for (const std::string& input : inputs)
+    each_lines(input, [&](const std::vector<std::string>& lines) { write_translations(input, lines); });
   return 0;
 }
 
