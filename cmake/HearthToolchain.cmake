@@ -79,8 +79,12 @@ if(HEARTH_CHOOSES_LEVELS AND NOT CMAKE_CXX_FLAGS MATCHES "_FORTIFY_SOURCE")
   unset(CMAKE_REQUIRED_FLAGS)
   list(APPEND hardening -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$<IF:$<BOOL:${HEARTH_FORTIFIES_3}>,3,2>)
 endif()
-target_compile_options(hearth_settings INTERFACE
-  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<OR:$<NOT:$<BOOL:${HEARTH_SANITIZE}>>,$<BOOL:$<TARGET_PROPERTY:HEARTH_NOT_SANITIZED>>>>:${hardening}>")
+# Modules that are not sanitized compile as in a Release build, and so come from the compiler cache.
+set(hardened "$<COMPILE_LANGUAGE:CXX>")
+if(HEARTH_SANITIZE)
+  set(hardened "$<AND:${hardened},$<BOOL:$<TARGET_PROPERTY:HEARTH_NOT_SANITIZED>>>")
+endif()
+target_compile_options(hearth_settings INTERFACE "$<${hardened}:${hardening}>")
 target_link_options(hearth_settings INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 if(HEARTH_SANITIZE)
   # Modules that are left out compile as in a Release build, and so come from the compiler cache.
