@@ -37,7 +37,24 @@ constexpr mode_t file_mode = 0644, directory_mode = 0755;
 
 std::string shown(const fs::path& path) { return printable(path.string()); }
 
-std::string reason(int error) { return reason_of({error, std::system_category()}); }
+/// An error of the system in words, with what to do about those of shares and disks.
+std::string reason(int error) {
+  static constexpr std::pair<int, const char*> meanings[] = {
+      {ESTALE, "the server has restarted, or the folder was replaced there; mount the share anew"},
+      {EIO, "the disk or the connection to the share failed"},
+      {EROFS, "the file system is mounted for reading only, as after a fault of the disk"},
+      {EDQUOT, "free some of your space, or have the quota raised"},
+      {EXDEV, "the two names are on different file systems, as where one of them is mounted by itself"},
+      {EBUSY, "it is in use, on a share also by another machine, or is a mount point"},
+      {ENOTCONN, "the program behind this mount has ended; mount it anew"},
+      {EHOSTDOWN, "the share's server does not answer"},
+      {ETIMEDOUT, "the share's server does not answer"},
+  };
+  const std::string text = std::system_category().message(error);
+  for (const auto& [code, meaning] : meanings)
+    if (code == error) return join_text(text, " (", meaning, ")");
+  return text;
+}
 
 /// Raises the limit of open files as far as the process may, if it is reached (no descriptor was given), or will be
 /// soon. False where nothing was changed.
@@ -263,23 +280,7 @@ void sync_file(const fs::path& path) {
   if (retried([&] { return ::fsync(file.get()); }) == -1) fail(path, "syncing", errno);
 }
 
-std::string reason_of(const std::error_code& error) {
-  const std::string text = error.message();
-  static constexpr std::pair<int, const char*> meanings[] = {
-      {ESTALE, "the server has restarted, or the folder was replaced there; mount the share anew"},
-      {EIO, "the disk or the connection to the share failed"},
-      {EROFS, "the file system is mounted for reading only, as after a fault of the disk"},
-      {EDQUOT, "free some of your space, or have the quota raised"},
-      {EXDEV, "the two names are on different file systems, as where one of them is mounted by itself"},
-      {EBUSY, "it is in use, on a share also by another machine, or is a mount point"},
-      {ENOTCONN, "the program behind this mount has ended; mount it anew"},
-      {EHOSTDOWN, "the share's server does not answer"},
-      {ETIMEDOUT, "the share's server does not answer"},
-  };
-  for (const auto& [code, meaning] : meanings)
-    if (error == std::error_code(code, std::system_category())) return join_text(text, " (", meaning, ")");
-  return text;
-}
+std::string reason_of(const std::error_code& error) { return reason(error.value()); }
 
 bool file_exists(const fs::path& path) {
   std::error_code error;
