@@ -25,7 +25,7 @@ Switches switches() noexcept {
           process_tf32.load(std::memory_order_relaxed)};
 }
 
-SwitchScope::SwitchScope(const Switches& own) noexcept : before_(std::exchange(of_thread, own)) {}
+SwitchScope::SwitchScope(const Switches& of_scope) noexcept : before_(std::exchange(of_thread, of_scope)) {}
 SwitchScope::~SwitchScope() { of_thread = before_; }
 
 bool allows_tf32() { return switches().tf32; }

@@ -20,7 +20,7 @@ HEARTH_API Switches switches() noexcept;
 /// Gives the calling thread switches of its own while it lives: two trainings of a process do not disturb each other.
 class HEARTH_API SwitchScope {
  public:
-  explicit SwitchScope(const Switches& own) noexcept;
+  explicit SwitchScope(const Switches& of_scope) noexcept;
   ~SwitchScope();
   SwitchScope(const SwitchScope&) = delete;
   SwitchScope& operator=(const SwitchScope&) = delete;

@@ -41,8 +41,8 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& ops_of_libra
 
 /// Null for an op that is none of these.
 const std::vector<std::string>* names_of_library(std::string_view op) {
-  const auto found = ops_of_library().find(op);
-  return found != ops_of_library().end() ? &found->second : nullptr;
+  const auto entry = ops_of_library().find(op);
+  return entry != ops_of_library().end() ? &entry->second : nullptr;
 }
 
 bool is_among(std::string_view name, const std::vector<std::string>& names) {
@@ -142,11 +142,13 @@ Forced forced_of(std::string_view text) {
                  "\"; it must read op:implementation[,op:implementation], as in conv2d:portable");
     const std::string_view op = item.substr(0, colon);
     const std::string_view name = item.substr(colon + 1);
-    std::vector<std::string> ops;
-    for (const auto& known : ops_of_library()) ops.push_back(known.first);
     const std::vector<std::string>* const names = names_of_library(op);
-    HEARTH_CHECK(ConfigError, names != nullptr, "HEARTH_PICK is \"", text, "\": no op \"", op,
-                 "\" has several implementations; ", suggest(op, ops, "those that have"));
+    if (names == nullptr) {
+      std::vector<std::string> ops;
+      for (const auto& known : ops_of_library()) ops.push_back(known.first);
+      throw ConfigError(join_text("HEARTH_PICK is \"", text, "\": no op \"", op, "\" has several implementations; ",
+                                  suggest(op, ops, "those that have")));
+    }
     HEARTH_CHECK(ConfigError, is_among(name, *names), "HEARTH_PICK is \"", text, "\": ", op,
                  " has no implementation \"", name, "\"; ", suggest(name, *names, "it has"));
     const bool is_new = forced.emplace(op, name).second;

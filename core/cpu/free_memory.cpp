@@ -79,7 +79,7 @@ std::optional<std::int64_t> group_memory(const path& root) {
 std::optional<std::int64_t> limited_memory(const path& root) {
   std::ifstream pages(root / "proc/self/statm");
   pages.imbue(std::locale::classic());
-  // The whole, and its part that is data and stacks, is the sixth.
+  // The first number counts all pages that are mapped, the sixth those of data and stacks.
   std::int64_t mapped = 0, data = 0, other = 0;
   if (!(pages >> mapped >> other >> other >> other >> other >> data)) return std::nullopt;
   std::optional<std::int64_t> least;

@@ -65,8 +65,7 @@ std::ostream& write_printable(std::ostream& out, std::string_view text, LineBrea
 
 bool has_control_characters(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at)
-    if (const utf8::Character found = utf8::character_at(text, at); found.bytes > 0 && is_control(found.code))
-      return true;
+    if (const auto [code, bytes] = utf8::character_at(text, at); bytes > 0 && is_control(code)) return true;
   return false;
 }
 

@@ -323,9 +323,9 @@ TEST_F(RecordsTest, FilesThatAreNotThoseOfTheManifestAreRefused) {
 TEST_F(RecordsTest, CountsOfTheManifestThatAreNotThoseOfTheFilesAreRefused) {
   pack_records(folder_data(), packed);
   const std::string path = packed + "/records.json";
-  const Json whole = parse_json(read_text(path), path);
+  const Json manifest = parse_json(read_text(path), path);
   const auto refusal = [&](const char* key, const Json& value) {
-    Json train = whole.at("splits").at("train"), splits = whole.at("splits"), changed = whole;
+    Json train = manifest.at("splits").at("train"), splits = manifest.at("splits"), changed = manifest;
     changed.set("splits", splits.set("train", train.set(key, value)));
     write_file_synced(path, to_text(changed));
     return error_message<DataError>([&] { records(packed); });
@@ -333,7 +333,7 @@ TEST_F(RecordsTest, CountsOfTheManifestThatAreNotThoseOfTheFilesAreRefused) {
   EXPECT_TRUE(contains(refusal("samples", 7), "says 7 of the samples"));
   EXPECT_TRUE(
       contains(refusal("samples_by_class", Json::array_of(std::vector<int>{1, 2})), "of classes [1,2], and there"));
-  write_file_synced(path, to_text(whole));
+  write_file_synced(path, to_text(manifest));
   EXPECT_NO_THROW(records(packed));
 }
 
