@@ -137,6 +137,12 @@ std::optional<Placement> placement_of(const Environment& environment, const std:
     at = of_slurm(read);
   else if (read.has("JOB_COMPLETION_INDEX"))
     at = of_kubernetes(read);
+  else if (read.number_or("PMI_SIZE", 1, 1, max_ranks) > 1)
+    throw ConfigError(join_text("dist: mpiexec of MPICH or Intel MPI started this process as rank ",
+                                read.text("PMI_RANK"), " of ", read.text("PMI_SIZE"),
+                                ", whose variables are not read; use hearth launch, Open MPI or srun, or set RANK, "
+                                "WORLD_SIZE and MASTER_ADDR",
+                                run_alone));
   else
     return {};
   if (!address.empty() && !at.is_server_elsewhere) take_address(at, address);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/io/printable.h"
+#include "data/class_names.h"
 #include "data/source.h"
 
 namespace hearth::data {
@@ -108,6 +109,7 @@ void require_class_folders(const std::string& root, const std::vector<std::strin
   HEARTH_CHECK(DataError, classes.size() != 1, root, ": has one class folder, ", printable(classes.front()),
                ", and a classifier needs two; if the classes or the splits are in it, give ",
                printable(name_in(root, classes.front())));
+  refuse_alike_classes(root, classes, "rename one of the folders");
   const auto find = [&](Words words) {
     return std::ranges::find_if(classes,
                                 [&](const std::string& name) { return is_one_of(in_lower_case(name), words); });

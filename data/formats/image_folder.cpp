@@ -88,6 +88,12 @@ class Walk {
     std::uint64_t bytes;
   };
   std::vector<Found> files_below(const std::string& folder) {
+    // A link to a folder above would bring the images of other classes in.
+    std::error_code absent;
+    if (is_path(folder))
+      for (fs::path above = fs::canonical(folder, absent).parent_path(); above.has_relative_path();
+           above = above.parent_path())
+        mark_as_visited(above);
     enter(folder);
     // A loop of links stops at a folder already seen; the recursion is as deep as the tree.
     std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.path < b.path; });
@@ -95,12 +101,14 @@ class Walk {
   }
 
  private:
-  void enter(const std::string& folder) {
+  /// Whether it was not before.
+  bool mark_as_visited(const fs::path& folder) {
     struct stat status {};
-    if (is_path(folder)) {
-      HEARTH_CHECK(FileError, ::stat(folder.c_str(), &status) == 0, folder, ": cannot be read");
-      if (!visited_.insert({status.st_dev, status.st_ino}).second) return;
-    }
+    HEARTH_CHECK(FileError, ::stat(folder.c_str(), &status) == 0, folder.string(), ": cannot be read");
+    return visited_.insert({status.st_dev, status.st_ino}).second;
+  }
+  void enter(const std::string& folder) {
+    if (is_path(folder) && !mark_as_visited(folder)) return;
     for (const SourceEntry& entry : list_source(folder)) {
       if (is_helper_name(entry.name)) continue;
       const std::string path = name_in(folder, entry.name);

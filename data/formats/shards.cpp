@@ -46,20 +46,63 @@ std::optional<std::int64_t> number_in(const std::string& text) {
   return fault == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// The classes that the labels of a split tell: as many as the greatest number says, or their names, sorted.
+/// Whether a text is a number of any kind: "-1", "1.0", "1e3".
+bool is_like_number(const std::string& text) {
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return fault != std::errc::invalid_argument && end == text.data() + text.size();
+}
+
+/// DataError where a record is damaged.
+void require_sound(const ShardKind& kind, const SourceFile& shard, const FoundSample& sample, std::int64_t record) {
+  std::vector<std::uint8_t> content;
+  const std::string place = join_text(shard.name(), ": record ", record, " at offset ", sample.offset);
+  (void)kind.read(shard, sample.offset, sample.bytes, sample.checksum, place, content);
+}
+
+/// DataError for the first damaged record of a split.
+void require_sound(const ShardKind& kind, const Scanned& split) {
+  for (std::size_t shard = 0; shard < split.shards.size(); ++shard)
+    for (std::size_t record = 0; record < split.samples[shard].size(); ++record)
+      require_sound(kind, *split.shards[shard], split.samples[shard][record], static_cast<std::int64_t>(record));
+}
+
+/// The classes that the labels of a split tell: as many as the greatest number says, or their names, sorted. DataError
+/// for numbers that count no classes, as names or among names.
 std::vector<std::string> classes_of(const Scanned& split) {
   std::set<std::string> names;
   std::int64_t greatest = -1;
   bool all_numbers = true;
+  const FoundSample *like_number = nullptr, *other = nullptr;
   for (const auto& samples : split.samples)
     for (const FoundSample& sample : samples) {
       const std::optional<std::int64_t> number = number_in(sample.label);
       all_numbers = all_numbers && number && *number >= 0 && *number < most_classes;
       if (all_numbers) greatest = std::max(greatest, *number);
+      const bool counts = number && *number >= 0 && *number < most_classes;
+      if (is_like_number(sample.label) && (like_number == nullptr || !counts)) like_number = &sample;
+      if (!counts && other == nullptr) other = &sample;
       if (names.size() <= most_classes) names.insert(sample.label);
     }
   if (all_numbers) return numbered_classes(greatest + 1);
-  return {names.begin(), names.end()};
+  // A record without a label is damaged, which is told where it is read.
+  HEARTH_CHECK(DataError, like_number == nullptr || other->label.empty(), like_number->name, ": the label \"",
+               like_number->label, "\" is a number, and \"", other->label, "\" of ", other->name,
+               " is none that counts classes, from 0 to below ", most_classes,
+               "; write whole numbers, or names, or name all classes in data.classes");
+  std::vector<std::string> classes(names.begin(), names.end());
+  refuse_alike_classes("the labels", classes, "name all in data.classes if they are two");
+  return classes;
+}
+
+/// Like classes_of; labels that it refuses are those of sound records.
+std::vector<std::string> sound_classes_of(const Scanned& split, const ShardKind& kind) {
+  try {
+    return classes_of(split);
+  } catch (const DataError&) {
+    require_sound(kind, split);
+    throw;
+  }
 }
 
 /// The labels of a set are the names of classes, or their numbers.
@@ -119,7 +162,7 @@ class ShardImages : public ImageDataset {
       starts_.push_back(size());
       for (FoundSample& found : scanned.samples[shard]) {
         const std::optional<std::int32_t> label = labels.of(found.label, *common_->labels_are_names);
-        if (!label) require_sound(shard, found, size() - starts_.back());
+        if (!label) require_sound(*kind_, *shards_[shard], found, size() - starts_.back());
         HEARTH_CHECK(DataError, label.has_value(), shards_[shard]->name(), ": ", found.name, " at offset ",
                      found.offset, ": the label \"", found.label, "\" is none of the ", common_->classes.size(),
                      " classes", *common_->labels_are_names ? "" : ", which the labels of this set number from 0",
@@ -189,12 +232,6 @@ class ShardImages : public ImageDataset {
     std::int32_t label;
   };
 
-  /// DataError where a record is damaged.
-  void require_sound(std::size_t shard, const FoundSample& found, std::int64_t record) const {
-    std::vector<std::uint8_t> content;
-    const std::string place = join_text(shards_[shard]->name(), ": record ", record, " at offset ", found.offset);
-    (void)kind_->read(*shards_[shard], found.offset, found.bytes, found.checksum, place, content);
-  }
   /// Whether the samples have names, which hold out some of them: all have one, and no other has it, if need be with
   /// that of the shard before it.
   bool name_apart(std::vector<std::vector<FoundSample>>& samples) const {
@@ -387,7 +424,7 @@ ImageSplits open_shards(const ShardOptions& options, std::shared_ptr<const Shard
   for (std::size_t i = 0; i < 3; ++i) {
     if (files[i].empty()) continue;
     Scanned scanned = scan_all(files[i], *kind);
-    if (common->classes.empty()) common->classes = classes_of(scanned);
+    if (common->classes.empty()) common->classes = sound_classes_of(scanned, *kind);
     if (!common->labels_are_names) common->labels_are_names = Labels(common->classes).are_names(scanned);
     *opened[i] = std::make_shared<ShardImages>(kind, common, std::move(scanned));
   }

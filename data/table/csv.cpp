@@ -92,6 +92,11 @@ CsvText read_csv(const std::string& path, char delimiter, bool has_names) {
       DataError, fault == text.npos, path, ": line ",
       1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(fault, text.size())), '\n'),
       ": a byte that is no UTF-8; save the file in that encoding");
+  const std::size_t zero = text.find('\0');
+  HEARTH_CHECK(
+      DataError, zero == text.npos, path, ": line ",
+      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(zero, text.size())), '\n'),
+      ": a zero byte, as in a damaged file or in UTF-16; save the file in UTF-8");
   CsvText csv;
   csv.path = path;
   Reader reader(path, text, delimiter);

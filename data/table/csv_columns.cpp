@@ -79,6 +79,26 @@ bool is_numbers(const CsvText& csv, std::size_t column, const std::string& remed
   return true;
 }
 
+void refuse_codes(const CsvText& csv, std::size_t column) {
+  constexpr std::size_t fewest = 20;
+  const std::string& name = csv.names[column];
+  const bool is_unnamed = name.empty() || name.starts_with("Unnamed: ");
+  bool counts = csv.rows.size() >= fewest && is_unnamed;
+  for (std::size_t row = 0; row < csv.rows.size(); ++row) {
+    const std::string_view field = trimmed_field(csv.rows[row][column]);
+    const bool is_code = field.size() > 1 && field[0] == '0' && field[1] >= '0' && field[1] <= '9';
+    HEARTH_CHECK(DataError, !is_code, csv.place(row, column), ": \"", field,
+                 "\" begins with 0 as codes do, and would be read as a number; ", ways_out,
+                 ", or name all inputs in data.columns if it is a number");
+    const auto number = number_of(field, csv.decimal), first = number_of(csv.rows[0][column], csv.decimal);
+    counts = counts && number && first && *number == *first + static_cast<double>(row);
+  }
+  HEARTH_CHECK(
+      DataError, !counts, csv.path, ": column ", column + 1,
+      is_unnamed ? " has no name and counts the rows, as the index does that pandas writes" : " counts the rows",
+      "; name it in data.ignore (\"", name, "\"), or all inputs in data.columns");
+}
+
 std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const std::vector<std::int64_t>& rows,
                                    bool is_declared) {
   constexpr std::size_t fewest = 20;

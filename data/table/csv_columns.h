@@ -29,6 +29,9 @@ double require_number(const CsvText& csv, std::size_t row, std::size_t column, c
 /// with other words; `remedy` says what else than correcting it would do.
 bool is_numbers(const CsvText& csv, std::size_t column, const std::string& remedy);
 
+/// DataError for a column of numbers that are none: codes with a 0 in front, and an index of the rows without a name.
+void refuse_codes(const CsvText& csv, std::size_t column);
+
 /// The values of a category in some rows, sorted. DataError where they are too many, or, unless the options say that
 /// the column is a category, where most differ: names and free text tell nothing of other rows.
 std::vector<std::string> values_of(const CsvText& csv, std::size_t column, const std::vector<std::int64_t>& rows,

@@ -80,7 +80,10 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
         is_declared ||
         !is_numbers(csv, at,
                     join_text(how_to_mark_missing, ", or name the column in data.categories if its values are names"));
-    if (column.is_category) column.values = values_of(csv, at, train, is_declared);
+    if (column.is_category)
+      column.values = values_of(csv, at, train, is_declared);
+    else if (options.columns.empty())
+      refuse_codes(csv, at);
     width += column.is_category ? static_cast<std::int64_t>(column.values.size()) : 1;
     facts.columns.push_back(std::move(column));
   }
@@ -93,6 +96,8 @@ TableFacts facts_of_csv(const CsvText& csv, const CsvOptions& options, const std
   if (is_class)
     facts.classes = options.classes.empty() ? values_of(csv, target, train, options.target_type == TargetType::category)
                                             : distinct_classes(options.classes);
+  if (is_class && options.classes.empty())
+    refuse_alike_classes(csv.path, facts.classes, "name all in data.classes if they are two");
   return facts;
 }
 

@@ -85,6 +85,7 @@ std::vector<std::string> classes_of(const std::vector<std::string_view>& labels,
   std::vector<std::string> sorted(labels.begin(), labels.end());
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  refuse_alike_classes("the labels", sorted, "name all in data.classes if they are two");
   return sorted;
 }
 

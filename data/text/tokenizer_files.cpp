@@ -182,7 +182,8 @@ std::vector<std::string> lines_of(const std::string& path) {
   const std::string text = read_source_text(path, tokenizer_limit);
   unicode::require_utf8(text, path);
   std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
+  const std::string_view mark = "\xef\xbb\xbf";
+  for (std::size_t at = text.starts_with(mark) ? mark.size() : 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
     if (!line.empty() && line.back() == '\r') line.pop_back();

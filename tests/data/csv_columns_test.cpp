@@ -2,6 +2,8 @@
 // What the columns of a CSV file are taken for: numbers, categories, or neither.
 #include "data/table/csv_columns.h"
 
+#include <functional>
+
 #include "tests/data/csv_fixture.h"
 
 namespace hearth::data::csv_columns_test {
@@ -43,6 +45,49 @@ TEST_F(CsvColumns, FewTextsAmongNumbersAreFaults) {
   EXPECT_TRUE(contains(fault, "line 11, column \"y\": \"x\" is no number")) << fault;
   EXPECT_TRUE(contains(fault, "data.target_type to \"category\"")) << fault;
   EXPECT_TRUE(contains(with("0", 9, "1e39"), "line 11, column \"y\": \"1e39\" is outside the range of f32"));
+}
+
+TEST_F(CsvColumns, NumbersThatAreNoneAreRefused) {
+  const auto refusal = [&](const std::string& header, const std::function<std::string(int)>& field,
+                           const std::string& more = "") {
+    std::string text = header + ",b,y\n";
+    for (int i = 0; i < 40; ++i) text += join_text(field(i), ",", i * i % 7, ",", i % 2 == 0 ? "yes" : "no", "\n");
+    write(text);
+    try {
+      return data(R"("target": "y", "test_fraction": 0)" + more).train ? std::string() : "no rows";
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto codes = [](int i) { return join_text(i < 3 ? "0" : "", 1000 + 7 * i); };
+  EXPECT_TRUE(contains(refusal("zip", codes), "line 2, column \"zip\": \"01000\" begins with 0 as codes do"));
+  EXPECT_EQ(refusal("zip", codes, R"(, "categories": ["zip"])"), "");
+  EXPECT_EQ(refusal("zip", codes, R"(, "ignore": ["zip"])"), "");
+  EXPECT_EQ(refusal("zip", codes, R"(, "columns": ["zip", "b"])"), "");
+  EXPECT_EQ(refusal("a", [](int i) { return join_text("0.", 1 + i); }), "");
+  const auto index = [](int i) { return join_text(i); };
+  for (const char* name : {"", "Unnamed: 0"})
+    EXPECT_TRUE(contains(refusal(name, index), "column 1 has no name and counts the rows")) << name;
+  EXPECT_EQ(refusal("x", index), "") << "a column with a name may count";
+  EXPECT_EQ(refusal("", [](int i) { return join_text(i * i); }), "");
+}
+
+TEST_F(CsvColumns, ClassesThatAreAlikeAreRefused) {
+  const auto refusal = [&](const std::vector<std::string>& labels, const std::string& more = "") {
+    std::string text = "a,y\n";
+    for (int i = 0; i < 40; ++i)
+      text += join_text(i * i % 7, ",", labels[static_cast<std::size_t>(i) % labels.size()], "\n");
+    write(text);
+    try {
+      return data(R"("target": "y", "test_fraction": 0)" + more).train ? std::string() : "no rows";
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_TRUE(contains(refusal({"yes", "no", "Yes"}), "\"Yes\" and \"yes\" differ in blanks or case only"));
+  EXPECT_TRUE(contains(refusal({"no", " no", "yes"}), "differ in blanks or case only"));
+  EXPECT_EQ(refusal({"yes", "no", "Yes"}, R"(, "classes": ["yes", "no", "Yes"])"), "");
+  EXPECT_TRUE(contains(refusal({"no", "yes", std::string("a\0b", 3)}), "a zero byte"));
 }
 
 TEST_F(CsvColumns, ColumnsOfTextsAndNumbersAreCategories) {

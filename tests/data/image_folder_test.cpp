@@ -82,6 +82,31 @@ TEST_F(ImageFolderTest, LinksAreFollowedAndLoopsEnd) {
   EXPECT_EQ(in_a, 3);
 }
 
+TEST_F(ImageFolderTest, ALinkToAFolderAboveBringsNoOtherClassIn) {
+  put("set/a/1.png", 1);
+  put("set/b/2.png", 2);
+  fs::create_directory_symlink("..", folder / "set/a/up");
+  fs::create_directory_symlink("../..", folder / "set/b/top");
+  const ImageDatasetPointer set = image_folder(folder / "set", {}, {"a", "b"});
+  ASSERT_EQ(set->size(), 2);
+  EXPECT_EQ(set->label(0), 0);
+  EXPECT_EQ(set->label(1), 1);
+  // However the folder is written.
+  EXPECT_EQ(image_files(folder / "set/").paths.size(), 2U);
+  EXPECT_EQ(image_files(folder / "set/a/..").paths.size(), 2U);
+}
+
+TEST_F(ImageFolderTest, ClassesThatAreAlikeAreRefused) {
+  for (const char* twin : {"Cat", "cat ", "CAT"}) {
+    put("alike/cat/1.png", 1);
+    put("alike/dog/1.png", 1);
+    put(join_text("alike/", twin, "/1.png"), 2);
+    EXPECT_PRED2(contains, error_message<DataError>([&] { (void)image_folder_splits(folder / "alike", {}); }),
+                 "differ in blanks or case only; write them alike, or rename one of the folders");
+    fs::remove_all(folder / "alike");
+  }
+}
+
 TEST_F(ImageFolderTest, BrokenFilesStopTheRun) {
   put("a/1.png", 1);
   folder.write("a/2.png", {0x89, 'P', 'N', 'G', 13, 10, 26, 10});

@@ -323,6 +323,13 @@ TEST_F(TarTest, LabelsAreNumbersOrNames) {
   const ImageSplits names = open();
   EXPECT_EQ(names.train->class_names(), (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(names.train->label(0), 1);
+  // Numbers that count no classes, and numbers among names.
+  for (const auto& [a, b] : {std::pair{"0", "-1"}, {"1.0", "0"}, {"99999999999", "1"}, {"dog", "1"}, {"1e2", "cat"}}) {
+    write({{"a.jpg", "x"}, {"a.cls", a}, {"b.jpg", "x"}, {"b.cls", b}});
+    EXPECT_PRED2(test::contains, test::error_message<DataError>([&] { (void)open(); }), "is none that counts classes");
+  }
+  write({{"a.jpg", "x"}, {"a.cls", "dog"}, {"b.jpg", "x"}, {"b.cls", "Dog"}});
+  EXPECT_PRED2(test::contains, test::error_message<DataError>([&] { (void)open(); }), "differ in blanks or case only");
 }
 
 TEST(ShardNames, ArePatterns) {

@@ -105,6 +105,8 @@ TEST(Placement, IncompleteOrImpossible) {
   EXPECT_PRED2(test::contains, refusal(without(torchrun, "WORLD_SIZE")), "has RANK (\"3\") and no WORLD_SIZE");
   EXPECT_PRED2(test::contains, refusal(without(kubernetes, "WORLD_SIZE")), "JOB_COMPLETION_INDEX (\"2\")");
   EXPECT_PRED2(test::contains, refusal(without(slurm, "SLURM_STEP_ID")), "use srun hearth train");
+  EXPECT_PRED2(test::contains, refusal({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}), "MPICH or Intel MPI");
+  EXPECT_EQ(text({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), "none");
   EXPECT_EQ(text(without(with(with(slurm, "SLURM_NTASKS", "1"), "SLURM_PROCID", "0"), "SLURM_STEP_ID")).substr(0, 6),
             "0 of 1");
   EXPECT_EQ(refusal(with(torchrun, "RANK", "8")), "dist: torchrun variables: rank 8 of 8 ranks; ranks are 0..7");

@@ -69,10 +69,17 @@ std::unique_ptr<Metrics> class_metrics(const ClassMetricOptions& options, const 
   return std::make_unique<ClassMetrics>(options, names);
 }
 
+void require_several_classes(const data::DataSplits& data) {
+  HEARTH_CHECK(DataError, data.classes() != 1, data.train->source(), ": has one class alone, \"",
+               data.train->class_names().empty() ? "0" : data.train->class_names().front(),
+               "\", of which there is nothing to learn; give samples of another");
+}
+
 ClassificationTask::ClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options)
     : data_(data), options_(options) {
   HEARTH_CHECK(ConfigError, !options.top_k || *options.top_k <= data.classes(), "/task/top_k: ", *options.top_k, " of ",
                data.classes(), " classes");
+  require_several_classes(data);
   if (data.train->images() != nullptr) return;
   const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
   HEARTH_CHECK(ConfigError,

@@ -24,6 +24,9 @@ HEARTH_API void describe(Fields<ClassMetricOptions>& fields);
 HEARTH_API std::unique_ptr<Metrics> class_metrics(const ClassMetricOptions& options,
                                                   const std::vector<std::string>& names);
 
+/// DataError for data of one class.
+HEARTH_API void require_several_classes(const data::DataSplits& data);
+
 class HEARTH_API ClassificationTask : public Task {
  public:
   explicit ClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});

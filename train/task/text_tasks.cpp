@@ -96,6 +96,7 @@ TextClassificationTask::TextClassificationTask(const data::DataSplits& data, con
     : SequenceTask("text_classification", data), options_(options) {
   HEARTH_CHECK(ConfigError, !options.top_k || *options.top_k <= data.classes(), "/task/top_k: ", *options.top_k, " of ",
                data.classes(), " classes");
+  require_several_classes(data);
   HEARTH_CHECK(ConfigError, sequences().labelled() != nullptr,
                "/task/type: text_classification needs a label for each sequence, as of data \"labelled_text\"");
 }

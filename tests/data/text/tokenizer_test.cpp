@@ -187,6 +187,9 @@ TEST(TokenizerTest, ListsOfWordPieces) {
   EXPECT_EQ(tokenizer->encode("Unaffable! [MASK] unaffine"), (std::vector<std::int32_t>{5, 6, 7, 8, 4, 1}));
   EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{2, 5, 6, 7, 8, 3}), "unaffable!");
   EXPECT_EQ(tokenizer->special(), (SpecialIds{0, 1, 2, 3, 4}));
+  // A byte order mark is no part of the first piece.
+  write_file_synced(path, "\xef\xbb\xbf" + read_text(path));
+  EXPECT_EQ(read_tokenizer(path)->special(), (SpecialIds{0, 1, 2, 3, 4}));
   write_file_synced(path, "[UNK]\na\nb\na\n");
   EXPECT_TRUE(contains(error_message<DataError>([&] { (void)read_tokenizer(path); }),
                        "vocab.txt:4: the piece 'a' is already in line 2"));
