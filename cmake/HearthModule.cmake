@@ -25,7 +25,7 @@ function(hearth_module name)
   if(name STREQUAL "train")
     set_target_properties(hearth_train PROPERTIES HEARTH_LEVEL -O1)
   endif()
-  target_link_libraries(hearth_${name} PRIVATE hearth_settings Threads::Threads OpenMP::OpenMP_CXX
+  target_link_libraries(hearth_${name} PRIVATE hearth_settings hearth_hardened Threads::Threads OpenMP::OpenMP_CXX
     nlohmann_json::nlohmann_json Eigen3::Eigen hearth_cuda ${HEARTH_LIBRARIES})
 endfunction()
 
@@ -45,5 +45,5 @@ function(hearth_library)
   set_target_properties(hearth PROPERTIES LINKER_LANGUAGE CXX)
   add_executable(hearth_cli train/cli/main.cpp)
   set_target_properties(hearth_cli PROPERTIES OUTPUT_NAME hearth)
-  target_link_libraries(hearth_cli PRIVATE hearth hearth_settings)
+  target_link_libraries(hearth_cli PRIVATE hearth hearth_settings hearth_hardened)
 endfunction()
