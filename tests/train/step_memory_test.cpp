@@ -235,7 +235,7 @@ TEST(CudaOutOfMemoryRun, SaysWhatBatchWouldFitBelowALimit) {
 
 #if HEARTH_CUDA_EMULATED
 TEST(CudaOutOfMemoryRun, SaysWhatBatchWouldFitWhereTheDriverRefuses) {
-  expect_advice_that_works("HEARTH_EMULATE_MEMORY_MB", "40", "cuda", "640", "the system refused");
+  expect_advice_that_works("HEARTH_EMULATE_MEMORY_MB", "16", "cuda", "256", "the system refused");
 }
 #endif
 #endif

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -65,7 +66,8 @@ TEST_P(MemoryResourceSuite, BlocksAreAlignedAndDisjoint) {
       blocks.push_back({pointer, bytes, mark});
     } else {
       const std::size_t i = random() % blocks.size();
-      for (std::size_t k = 0; k < blocks[i].bytes; ++k) ASSERT_EQ(blocks[i].pointer[k], blocks[i].mark);
+      ASSERT_EQ(std::count(blocks[i].pointer, blocks[i].pointer + blocks[i].bytes, blocks[i].mark),
+                static_cast<std::ptrdiff_t>(blocks[i].bytes));
       built.top().deallocate(blocks[i].pointer, blocks[i].bytes);
       blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
     }
