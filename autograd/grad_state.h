@@ -52,6 +52,8 @@ struct HEARTH_API GradState {
 
 /// True for a leaf whose value and gradient are part of FlatParameters that are alive.
 HEARTH_API bool is_flat(const Tensor& tensor);
+/// Whether any FlatParameters are alive in this process.
+HEARTH_API bool any_flat();
 /// True if backward would reach this tensor.
 HEARTH_API bool needs_grad(const Tensor& tensor);
 /// The same tensor as a leaf that collects a gradient. DTypeError for integer types; UsageError for results of ops.

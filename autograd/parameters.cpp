@@ -2,6 +2,7 @@
 #include "autograd/parameters.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 #include <string_view>
@@ -12,6 +13,16 @@
 
 namespace hearth {
 namespace {
+
+std::atomic<std::int64_t> alive{0};
+
+// What counts FlatParameters while it lives.
+struct Lease {
+  Lease() { alive.fetch_add(1, std::memory_order_relaxed); }
+  ~Lease() { alive.fetch_sub(1, std::memory_order_relaxed); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+};
 
 // Where the next one begins.
 std::int64_t end_of(const FlatParameters::Entry& entry, DType dtype) {
@@ -39,6 +50,10 @@ std::vector<NamedTensor> trained(const std::vector<NamedTensor>& all) {
 }
 
 }  // namespace
+
+bool any_flat() { return alive.load(std::memory_order_relaxed) > 0; }
+
+std::shared_ptr<const void> FlatParameters::make_lease() { return std::make_shared<Lease>(); }
 
 std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
   std::map<std::pair<const Storage*, std::int64_t>, std::size_t> first_at;

@@ -130,7 +130,9 @@ class HEARTH_API FlatParameters {
   /// Takes low_precision() to be the rounded values() from now on.
   void note_rounded();
 
-  std::shared_ptr<const void> lease_ = std::make_shared<char>();  ///< what the leaves' GradState::flat waits for
+  static std::shared_ptr<const void> make_lease();
+
+  std::shared_ptr<const void> lease_ = make_lease();  ///< what the leaves' GradState::flat waits for
   std::vector<Entry> entries_;
   Tensor values_;
   Tensor grads_;

@@ -117,6 +117,8 @@ const Module::OwnTensor* Module::flat_parameter() const {
 }
 
 void Module::check_before_flat(const char* what, const std::string& name) const {
+  // Looking through the whole tree at each registration would make building a deep model quadratic.
+  if (!any_flat()) return;
   const OwnTensor* const flat = top().flat_parameter();
   HEARTH_CHECK(UsageError, flat == nullptr, "module ", type_name(), ": ", what, " \"", name, "\" after \"", flat->name,
                "\" became part of FlatParameters, which would not train it; make them of the whole model");
