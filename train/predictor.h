@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of images and sequences by a trained model, inside of a program:
+// What a trained model says of images, sequences, rows of tables and other samples, inside of a program:
 //
 //   const hearth::Predictor predictor("runs/digits");
 //   const hearth::Prediction result = predictor.predict_files({"a.png", "b.png"});
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "data/batch.h"
 #include "data/dataset.h"
 
 namespace hearth {
@@ -23,8 +24,8 @@ class Session;
 
 /// What a model says of a batch, on the CPU, a row for each input.
 struct Prediction {
-  Tensor logits;         ///< f32 [n, classes]: the model's outputs
-  Tensor probabilities;  ///< f32 [n, classes]: their softmax
+  Tensor logits;  ///< f32 [n, classes]: the model's outputs; [n, H, W, classes] for masks, [n, targets] for numbers
+  Tensor probabilities;  ///< their softmax; undefined where the outputs are numbers, or labels that occur together
   Tensor embedding;      ///< f32 [n, C]: what the model's last layer sees; undefined unless asked for
 };
 
@@ -43,7 +44,7 @@ class HEARTH_API Predictor {
   };
 
   /// Opens the best checkpoint of a run's folder, or one checkpoint's folder; `overrides` as of --set, as in
-  /// "device=cpu". FileError if there is none; UsageError for a run that predicts no classes.
+  /// "device=cpu". FileError if there is none; UsageError for a run that continues or translates text.
   explicit Predictor(const std::string& run_or_checkpoint, const std::vector<std::string>& overrides = {});
   /// From train::open_trained().
   explicit Predictor(std::unique_ptr<train::Session> session);
@@ -51,15 +52,15 @@ class HEARTH_API Predictor {
   Predictor(Predictor&&) noexcept;
   Predictor& operator=(Predictor&&) noexcept;
 
-  /// Names by label.
+  /// Names by label; none where the run predicts numbers.
   const std::vector<std::string>& classes() const;
-  /// Whether inputs are sequences; otherwise they are images.
+  /// Whether inputs are sequences.
   bool takes_text() const;
   /// Of the model's input, for images.
   data::ImageShape input_shape() const;
 
   /// Of JPEG and PNG files. FileError or DataError, naming the file, for one that cannot be read. UsageError for a
-  /// model of text, here and below.
+  /// model of other inputs, here and below.
   Prediction predict_files(const std::vector<std::string>& paths, bool embedding = false) const;
   /// Of decoded images of any size, grey or RGB, prepared as in evaluation.
   Prediction predict_images(std::span<const data::Image> images, bool embedding = false) const;
@@ -67,13 +68,23 @@ class HEARTH_API Predictor {
   /// ShapeError or DTypeError for others.
   Prediction predict_tensor(const Tensor& images, bool embedding = false) const;
   /// Of sequences in UTF-8; what is longer than a row of the training is cut off. DataError, naming the text's number,
-  /// for what the tokenizer does not know; UsageError for a model of images.
+  /// for what the tokenizer does not know.
   Prediction predict_text(const std::vector<std::string>& sequences, bool embedding = false) const;
+  /// Of the rows of a file as the run's table or arrays: .csv with the names of the columns, .npz with an array x, or
+  /// .npy. A target in it is not read. FileError or DataError, naming file, line and column.
+  Prediction predict_rows(const std::string& path, bool embedding = false) const;
+  /// Of rows of numbers in memory, f32 or f64, before they are standardized; NaN is a missing value: [n, columns], or
+  /// [n, ...] as the run's arrays, such as series [n, time, channels]. UsageError for a table with categories.
+  Prediction predict_rows(const Tensor& rows, bool embedding = false) const;
+  /// Of samples of a data::SampleDataset: the batch's tensors without the target, as collate() gives them. A
+  /// segmentation's mask is argmax(logits, -1).
+  Prediction predict_batch(const data::Batch& batch) const;
 
   /// f32 [1, H, W, C]: what the model gets of a file, for predict_tensor(). Errors as of predict_files().
   Tensor prepared(const std::string& path) const;
 
-  /// The `count` most probable classes of a row, the most probable first. IndexError for a row that is not there.
+  /// The `count` most probable classes of a row, the most probable first. IndexError for a row that is not there, or
+  /// probabilities that are not [n, classes].
   std::vector<Class> top(const Prediction& prediction, std::int64_t row, std::int64_t count) const;
 
  private:

@@ -409,4 +409,20 @@ TablePointer open_rows(const Datasets::Component& data, const FactsPointer& fact
   return std::make_shared<TableDataset>(path, facts, std::move(rows));
 }
 
+TablePointer rows_of_tensor(const FactsPointer& facts, const Tensor& rows) {
+  for (const Column& column : facts->columns)
+    HEARTH_CHECK(UsageError, !column.is_category, "rows: the column \"", column.name,
+                 "\" has names of categories, which a tensor does not hold; write the rows into a CSV file");
+  HEARTH_CHECK(DTypeError, rows.dtype() == DType::f32 || rows.dtype() == DType::f64, "rows: ", describe(rows),
+               "; give numbers as f32 or f64");
+  HEARTH_CHECK(ShapeError,
+               rows.rank() == static_cast<int>(facts->shape.size()) + 1 &&
+                   std::equal(facts->shape.begin(), facts->shape.end(), rows.shape().begin() + 1),
+               "rows: ", describe(rows), "; the run's rows are ", Shape(facts->shape), ", behind the number of rows");
+  NumpyArray x{.name = "rows", .shape = {rows.shape().begin(), rows.shape().end()}, .values = rows.to_doubles()};
+  RawRows raw = rows_of(std::move(x), nullptr, *facts);
+  fill_missing(raw, *facts, "rows");
+  return std::make_shared<TableDataset>("rows", facts, std::move(raw));
+}
+
 }  // namespace hearth::data

@@ -57,5 +57,9 @@ Splits table_splits(const Datasets::Component& data, const std::shared_ptr<const
 /// of type csv or arrays. UsageError for other data.
 HEARTH_API TablePointer open_rows(const Datasets::Component& data, const std::shared_ptr<const TableFacts>& facts,
                                   const std::string& path, bool with_targets);
+/// Rows in memory as a model that was trained with these facts takes them: f32 or f64 [rows, ...] in the shape of the
+/// arrays, or [rows, columns] of a table of numbers; NaN is a missing value. DTypeError or ShapeError for others,
+/// UsageError for a table with categories.
+TablePointer rows_of_tensor(const std::shared_ptr<const TableFacts>& facts, const Tensor& rows);
 
 }  // namespace hearth::data

@@ -252,6 +252,87 @@ TEST_F(PredictorTest, TextsInABatchGiveWhatEachGives) {
   EXPECT_PRED2(contains, error_message<DataError>([&] { (void)predictor.predict_text({"x", "\xff"}); }), "text 2");
 }
 
+/// The bytes of a .npy file of f32.
+std::string npy_of(const std::string& shape, const std::vector<float>& values) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize(117, ' ');
+  header += '\n';
+  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header +
+         std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+TEST_F(PredictorTest, RowsOfATableAreThoseOfItsEvaluation) {
+  std::string lines = "size,colour,kind\n";
+  for (int i = 0; i < 40; ++i)
+    lines += join_text(i % 7, i % 2 == 0 ? ",red," : ",green,", i % 7 < 3 ? "small" : "large", "\n");
+  const std::string table = folder_.write("table.csv", {lines.begin(), lines.end()});
+  const Predictor predictor(run(R"({"type": "mlp", "hidden": [6]})",
+                                R"({"type": "csv", "workers": 0, "target": "kind", "path": ")" + table + R"("})"));
+  EXPECT_EQ(predictor.classes(), (std::vector<std::string>{"large", "small"}));
+  const Prediction result = predictor.predict_rows(table, true);
+  EXPECT_EQ(result.logits.shape(), (Shape{40, 2}));
+  EXPECT_EQ(result.embedding.shape(), (Shape{40, 6}));
+  EXPECT_EQ(predictor.top(result, 39, 5).size(), 2U);
+  const auto evaluated = train::open_for_evaluation(folder_ / "run", {}, table);
+  const std::vector<double> labels =
+      evaluated->data.eval_loader(evaluated->data.test, 40).next()["labels"].to_doubles();
+  std::int64_t right = 0;
+  for (std::int64_t i = 0; i < 40; ++i)
+    right += predictor.top(result, i, 1)[0].label == static_cast<std::int64_t>(labels[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(right, train::evaluate(*evaluated, evaluated->data.test).correct);
+  const auto refusal = [&](const auto& f) { return error_message<UsageError>(f); };
+  EXPECT_PRED2(contains, refusal([&] {
+                 (void)predictor.predict_rows(Tensor::zeros({1, 3}));
+               }),
+               "column \"colour\" has names of categories");
+  EXPECT_PRED2(contains, refusal([&] { (void)predictor.predict_files({"a.png"}); }), "use predict_rows()");
+  EXPECT_PRED2(contains, refusal([&] { (void)predictor.predict_batch({}); }), "use predict_rows()");
+  EXPECT_PRED2(contains, error_message<FileError>([&] { (void)predictor.predict_rows("absent.csv"); }), "absent.csv");
+}
+
+/// Of series [n, T, C]: what is last, by a layer.
+struct LastOfSeries : nn::Module {
+  nn::Linear out;
+  LastOfSeries(std::int64_t channels, std::int64_t targets) : out(channels, targets) { register_module("out", out); }
+  Tensor forward(const Tensor& x) override { return out(flatten(slice(x, 1, x.dim(1) - 1, x.dim(1)), 1)); }
+};
+
+TEST_F(PredictorTest, SeriesInMemoryAreThoseOfFiles) {
+  models::add("predictor_series", [](const models::InputInfo& input) -> std::unique_ptr<nn::Module> {
+    return std::make_unique<LastOfSeries>(input.channels, input.classes);
+  });
+  std::vector<float> x(300 * 5 * 2), y(300);
+  Random random(5, 0);
+  for (float& value : x) value = 100 + 9 * static_cast<float>(random.uniform());
+  for (float& value : y) value = static_cast<float>(random.uniform());
+  const std::string inputs = npy_of("(300, 5, 2)", x), targets = npy_of("(300,)", y);
+  const std::string path = folder_.write("x.npy", {inputs.begin(), inputs.end()});
+  folder_.write("y.npy", {targets.begin(), targets.end()});
+  const std::string data = R"({"type": "arrays", "workers": 0, "x": "x.npy", "y": "y.npy", "path": ")";
+  const Predictor predictor(
+      run(R"({"type": "predictor_series"}, "task": {"type": "regression"})", data + folder_.path().string() + R"("})"));
+  const Prediction of_file = predictor.predict_rows(path);
+  EXPECT_EQ(of_file.logits.shape(), (Shape{300, 1}));
+  EXPECT_FALSE(of_file.probabilities.defined()) << "numbers";
+  EXPECT_TRUE(predictor.classes().empty());
+  const Tensor rows = Tensor::of({300, 5, 2}, x);
+  EXPECT_EQ(predictor.predict_rows(rows).logits.to_doubles(), of_file.logits.to_doubles());
+  EXPECT_EQ(predictor.predict_rows(rows.to(DType::f64)).logits.to_doubles(), of_file.logits.to_doubles());
+  EXPECT_EQ(predictor.predict_rows(Tensor::empty({0, 5, 2})).logits.dim(0), 0);
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] {
+                 (void)predictor.predict_rows(Tensor::zeros({3, 2, 5}));
+               }),
+               "the run's rows are [5, 2]");
+  EXPECT_THROW((void)predictor.predict_rows(Tensor::zeros({3, 5, 2}, DType::i64)), DTypeError);
+  EXPECT_THROW((void)predictor.predict_rows(Tensor()), UsageError);
+  x[13] = std::nanf("");
+  EXPECT_PRED2(contains, error_message<DataError>([&] {
+                 (void)predictor.predict_rows(Tensor::of({300, 5, 2}, x));
+               }),
+               "rows: row 1, place [1, 1], counted from 0, is NaN");
+  EXPECT_THROW((void)predictor.top(of_file, 0, 1), IndexError);
+}
+
 TEST_F(PredictorTest, RefusesWhatDoesNotFit) {
   {
     const Predictor sequences(texts_run());
@@ -263,6 +344,8 @@ TEST_F(PredictorTest, RefusesWhatDoesNotFit) {
   std::filesystem::remove_all(folder_ / "run");
   const Predictor images(digits_run());
   EXPECT_THROW((void)images.predict_text({"a"}), UsageError);
+  EXPECT_THROW((void)images.predict_rows("a.csv"), UsageError);
+  EXPECT_THROW((void)images.predict_batch({}), UsageError);
   EXPECT_PRED2(contains, error_message<ShapeError>([&] {
                  (void)images.predict_tensor(Tensor::zeros({1, 9, 8, 1}));
                }),

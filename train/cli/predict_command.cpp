@@ -69,28 +69,14 @@ std::vector<std::string> given_inputs(const Arguments& arguments) {
   return {arguments.positional().begin() + 1, arguments.positional().end()};
 }
 
-std::vector<double> row_of(const Tensor& rows, std::int64_t row) {
-  const float* const first = rows.data<float>() + row * rows.dim(1);
-  return {first, first + rows.dim(1)};
-}
-
 /// A JSON line for each input.
 void write_classes(const Arguments& arguments, const Predictor& predictor, const std::vector<std::string>& inputs,
                    const Prediction& prediction) {
   const std::int64_t count = arguments.whole("--top", 3, 1);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
-    const std::vector<Predictor::Class> top = predictor.top(prediction, row, count);
-    Json list = Json::array();
-    for (const Predictor::Class& found : top)
-      list.push_back(
-          Json::object().set("label", found.label).set("class", found.name).set("probability", found.probability));
-    Json line = Json::object();
-    line.set("input", inputs[i])
-        .set("label", top[0].label)
-        .set("class", top[0].name)
-        .set("probability", top[0].probability)
-        .set("top", list);
+    Json line = Json::object().set("input", inputs[i]);
+    set_classes(line, predictor.top(prediction, row, count));
     if (arguments.has("--logits")) line.set("logits", Json::array_of(row_of(prediction.logits, row)));
     if (arguments.has("--embedding")) line.set("embedding", Json::array_of(row_of(prediction.embedding, row)));
     std::cout << to_text(line) << "\n";
@@ -240,7 +226,7 @@ int predict_by_task(const Kind& kind, const Arguments& arguments, std::unique_pt
 
 int predict_tables(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {
   HEARTH_CHECK(UsageError, arguments.positional().size() > 1, "predict: no file is named; use ", kind.usage);
-  return predict_rows(arguments, *session);
+  return predict_rows(arguments, std::move(session));
 }
 
 int translate_files(const Kind& kind, const Arguments& arguments, std::unique_ptr<Session> session) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/grad_mode.h"
 #include "data/sample_dataset.h"
 #include "models/nn/linear.h"
 #include "models/registry.h"
@@ -161,8 +162,18 @@ TEST(Task, OfAProgramPredictsFilesUnlessItSaysOtherwise) {
   EXPECT_EQ(session_of("mlp", "digits", "classification")->task->predicts(), Predicts::image_classes);
   auto own = session_of("task_test_linear", "task_test_lines", "task_test_regression");
   EXPECT_EQ(own->task->predicts(), Predicts::files);
-  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { const Predictor predictor(std::move(own)); }),
-               "predicts no classes");
+  data::Batch batch;
+  batch.set("x", Tensor::of<float>({40, 2}, std::vector<float>(80, 0.5F)));
+  const NoGrad no_grad;
+  const std::vector<double> expected = (*own->model)(batch["x"]).to_doubles();
+  const Predictor predictor(std::move(own));
+  const Prediction result = predictor.predict_batch(batch);
+  EXPECT_EQ(result.logits.shape(), (Shape{40, 1}));
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(result.logits.to_doubles()[i], expected[i], 1e-6);
+  EXPECT_FALSE(result.probabilities.defined());
+  EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] { (void)predictor.predict_text({"a"}); }),
+               "use predict_batch()");
+  EXPECT_THROW((void)predictor.predict_batch({}), UsageError);
 }
 
 TEST(Task, SegmentationMeasuresEachClass) {
@@ -184,6 +195,23 @@ TEST(Task, SegmentationMeasuresEachClass) {
   EXPECT_DOUBLE_EQ(record.at("iou").at("dark").as_number(), 1);
   EXPECT_DOUBLE_EQ(meter.accuracy(), 1);
   EXPECT_THROW((void)session->task->predict(*session, "a.png", "."), UsageError);
+}
+
+TEST(Task, SegmentationGivesMasksToAProgram) {
+  add_own_once();
+  auto session = session_of("task_test_pixels", "task_test_shades", "segmentation");
+  const data::Batch batch = session->data.eval_loader(session->data.test, 24).next();
+  const NoGrad no_grad;
+  const Tensor expected = argmax((*session->model)(batch["images"]), -1);
+  const Predictor predictor(std::move(session));
+  data::Batch images;
+  images.set("images", batch["images"]);
+  const Prediction result = predictor.predict_batch(images);
+  EXPECT_EQ(result.logits.shape(), (Shape{24, 4, 4, 4}));
+  EXPECT_EQ(result.probabilities.shape(), result.logits.shape());
+  EXPECT_EQ(argmax(result.logits, -1).to_doubles(), expected.to_doubles());
+  EXPECT_EQ(predictor.classes().size(), 4U);
+  EXPECT_THROW((void)predictor.top(result, 0, 1), IndexError) << "a class for each pixel";
 }
 
 TEST(Task, SegmentationRefusesOtherSamples) {
