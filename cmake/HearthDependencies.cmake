@@ -38,6 +38,5 @@ hearth_optional(HEARTH_HAS_WEBP WebP WebP::webp webp "WebP files cannot be read"
 hearth_optional(HEARTH_HAS_ZLIB ZLIB ZLIB::ZLIB z "gzip-compressed data sets cannot be read")
 hearth_optional(HEARTH_HAS_SENTENCEPIECE SentencePiece SentencePiece::sentencepiece sentencepiece
   "SentencePiece models cannot be read")
-hearth_optional(HEARTH_HAS_GLOO Gloo gloo gloo "ranks are processes of one machine only (dist.backend gloo)")
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/hearth_build.h.in ${PROJECT_BINARY_DIR}/generated/hearth_build.h)

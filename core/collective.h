@@ -85,7 +85,7 @@ class HEARTH_API Collective {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "loopback", "shared memory", "gloo" or "nccl".
+  /// "loopback", "shared memory", "tcp" or "nccl".
   virtual const char* backend() const = 0;
   /// Where this rank's tensors lie that are not copied to the host for a collective: its own CUDA device, or the CPU.
   virtual Device device() const { return {}; }

@@ -59,7 +59,7 @@ void advise_on_tcp(const Network& network, const NetworkInterface& fastest, std:
   for (const NetworkInterface& one : network.interfaces)
     if (one.name == network.default_interface && is_slower(one))
       advice.push_back({join_text("MASTER_ADDR=", fastest.addresses[0], " on all ranks, if rank 0 is here"),
-                        join_text("Gloo takes the interface by which rank 0 is reached; the default route is by ",
+                        join_text("TCP takes the interface by which rank 0 is reached; the default route is by ",
                                   speed_text(one), ", and ", speed_text(fastest), " is faster")});
   if (fastest.mbit > 0 && fastest.mbit <= slow_mbit && nccl_rdma(network).empty())
     advice.push_back({"dist.wire=\"bf16\", or a larger train.accumulate",

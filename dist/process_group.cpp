@@ -3,9 +3,9 @@
 
 #include "dist/agreement.h"
 #include "dist/control.h"
-#include "dist/gloo.h"
 #include "dist/host_group.h"
 #include "dist/shared_memory.h"
+#include "dist/tcp.h"
 
 namespace hearth::dist {
 namespace {
@@ -24,11 +24,12 @@ class ProcessTransport : public Transport {
     control_ = std::make_unique<Control>(at.address, at.port, at.rank, control, options.join_seconds);
     if (options.warn) control_->on_warning(options.warn);
     try {
-      control_->meet(options.shared_memory ? "dist.backend auto or nccl" : "dist.backend gloo", options.join_seconds);
-      GlooOptions gloo{.join_seconds = options.join_seconds};
+      control_->meet(options.shared_memory ? "dist.backend auto or nccl" : "dist.backend tcp", options.join_seconds);
+      std::string why_not_by_memory;
       if (options.shared_memory)
-        transport_ = shared_memory_transport(*control_, at.size, gloo.reason, {.join_seconds = options.join_seconds});
-      if (!transport_) transport_ = gloo_transport(*control_, at.size, gloo);
+        transport_ =
+            shared_memory_transport(*control_, at.size, why_not_by_memory, {.join_seconds = options.join_seconds});
+      if (!transport_) transport_ = tcp_transport(*control_, at.size, {.join_seconds = options.join_seconds});
     } catch (const std::exception& error) {
       // The others wait for this rank.
       if (control_->failure().empty()) control_->give_up(failure_text(error));

@@ -15,14 +15,13 @@ namespace hearth::dist {
 struct ProcessGroupOptions {
   double join_seconds = 120;    ///< to wait for the other ranks at the start
   double give_up_seconds = 60;  ///< without a sign of life from a rank: the group fails
-  bool shared_memory = true;    ///< in place of Gloo where all ranks are processes of one machine
+  bool shared_memory = true;    ///< in place of TCP where all ranks are processes of one machine
   /// Called on another thread with what the user should hear of: a rank that is silent, one that is there again.
   std::function<void(const std::string&)> warn{};
 };
 
-/// Joins the group of `placement`, connected by shared memory or by Gloo; rank 0 runs the server that the ranks meet
-/// at, unless what started them does. PeerError where the ranks do not come together; UsageError where they would need
-/// Gloo in a build without it.
+/// Joins the group of `placement`, connected by shared memory or by TCP; rank 0 runs the server that the ranks meet
+/// at, unless what started them does. PeerError where the ranks do not come together.
 HEARTH_API std::unique_ptr<Collective> join_processes(const Placement& placement,
                                                       const ProcessGroupOptions& options = {});
 

@@ -71,8 +71,7 @@ Socket try_connect(const addrinfo& at, Deadline deadline, std::string& reason) {
   }
   reason = code == 0 ? "" : std::strerror(code);
   if (code != 0) return {};
-  const int on = 1;
-  setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  send_at_once(socket);
   return socket;
 }
 
@@ -110,7 +109,12 @@ Socket listen_on(const std::string& address, int port) {
   throw PeerError(join_text("cannot listen on ", address, " port ", port, ": ", reason));
 }
 
-Socket connect_to(const std::string& address, int port, Deadline deadline) {
+void send_at_once(const Socket& socket) {
+  const int on = 1;
+  setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Socket connect_to(const std::string& address, int port, Deadline deadline, const std::string& who) {
   std::string reason;
   for (bool first = true; first || milliseconds_left(deadline) > 0; first = false) {
     const Addresses found = resolve(address, port, false, reason);
@@ -118,8 +122,8 @@ Socket connect_to(const std::string& address, int port, Deadline deadline) {
       if (Socket socket = try_connect(*at, deadline, reason)) return socket;
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(50, milliseconds_left(deadline))));
   }
-  throw PeerError(join_text("cannot reach ", address, " port ", port, ": ", reason,
-                            "; is rank 0 running there, and does the network let this port through?"));
+  throw PeerError(join_text("cannot reach ", address, " port ", port, ": ", reason, "; is ", who,
+                            " running there, and does the network let this port through?"));
 }
 
 int port_of(const Socket& socket) {

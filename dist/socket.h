@@ -38,8 +38,10 @@ int milliseconds_left(Deadline deadline);
 
 /// Listens on this address of this machine and no other; port 0 takes a free one. PeerError says what is in the way.
 Socket listen_on(const std::string& address, int port);
-/// Tries until the deadline, as a listener may come later. PeerError with the last reason.
-Socket connect_to(const std::string& address, int port, Deadline deadline);
+/// Tries until the deadline, as a listener may come later. PeerError with the last reason; `who` is to listen there.
+Socket connect_to(const std::string& address, int port, Deadline deadline, const std::string& who = "rank 0");
+/// Small messages are not held back until there are more.
+void send_at_once(const Socket& socket);
 /// The port and the numeric address that a socket has on this machine.
 int port_of(const Socket& socket);
 std::string address_of(const Socket& socket);

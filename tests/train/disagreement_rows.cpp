@@ -130,8 +130,8 @@ std::vector<Disagreement> disagreements_at_the_start() {
        },
        {"rank 1 did not join within 0.2 s", "dist.join_timeout"}},
       {"connection (dist.backend)",
-       [] { return Start().meet("dist.backend auto", "dist.backend gloo"); },
-       {odd_rank() + " has dist.backend gloo", "rank 0 (pid ", ") has dist.backend auto"}},
+       [] { return Start().meet("dist.backend auto", "dist.backend tcp"); },
+       {odd_rank() + " has dist.backend tcp", "rank 0 (pid ", ") has dist.backend auto"}},
   };
 }
 

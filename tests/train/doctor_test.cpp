@@ -96,7 +96,7 @@ TEST_F(Cli, doctor_tells_of_the_network) {
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.err, "");
   for (const char* line :
-       {"\nlo ", "\nNUMA ", "\nGloo ", "\nNCCL ", "\n/dev/shm ", "\nchange ", "NCCL_SOCKET_IFNAME=nothing-here"})
+       {"\nlo ", "\nNUMA ", "\nTCP ", "\nNCCL ", "\n/dev/shm ", "\nchange ", "NCCL_SOCKET_IFNAME=nothing-here"})
     EXPECT_PRED2(contains, "\n" + text.out, line);
 }
 

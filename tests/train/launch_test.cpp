@@ -88,10 +88,9 @@ TEST_F(Launched, AnyNumberOfRanksEndsWithTheSameBits) {
   }
   EXPECT_EQ(weights("out2"), weights("out1"));
   EXPECT_EQ(weights("out4"), weights("out1"));
-  if (!HEARTH_HAS_GLOO) return;
-  const ProgramResult by_tcp = launch("2", "out_tcp", {"--set", "dist.backend=\"gloo\""});
+  const ProgramResult by_tcp = launch("2", "out_tcp", {"--set", "dist.backend=\"tcp\""});
   ASSERT_EQ(by_tcp.exit_code, 0) << by_tcp.err;
-  EXPECT_TRUE(contains(by_tcp.err, "ranks     2 (gloo, hearth launch)")) << by_tcp.err;
+  EXPECT_TRUE(contains(by_tcp.err, "ranks     2 (tcp, hearth launch)")) << by_tcp.err;
   EXPECT_EQ(weights("out_tcp"), weights("out1"));
 }
 
@@ -241,7 +240,7 @@ TEST_F(Launched, VariablesOfOtherLaunchersMakeRanksToo) {
   const std::vector<std::vector<std::string>> launchers{
       {"RANK=%", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29617"},
       {"OMPI_COMM_WORLD_RANK=%", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=77"},
-      {"SLURM_PROCID=%", "SLURM_NTASKS=2", "SLURM_NNODES=1", "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0"},
+      {"SLURM_PROCID=%", "SLURM_NTASKS=2", "SLURM_NNODES=1", "SLURM_JOB_ID=711", "SLURM_STEP_ID=0"},
       {"JOB_COMPLETION_INDEX=%", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29618", "HEARTH_TOKEN=secret"}};
   for (std::size_t i = 0; i < launchers.size(); ++i) {
     const std::string out = "out" + std::to_string(i);
@@ -275,12 +274,11 @@ TEST_F(Launched, MpirunStartsRanks) {
 }
 
 TEST_F(Launched, TwoMachinesWithAddressesOfTheirOwn) {
-  if (!HEARTH_HAS_GLOO) GTEST_SKIP() << "this build has no Gloo";
   const ProgramResult result = run({test::source_dir() + "/scripts/two_machines", "--rate", "1gbit",
                                     test::hearth_program(), "train", "run.json", "--out", "two"});
   if (result.exit_code == 77) GTEST_SKIP() << result.err;
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, "ranks     2 (gloo, ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "ranks     2 (tcp, ")) << result.err;
   ASSERT_EQ(launch("1", "one").exit_code, 0);
   EXPECT_EQ(weights("two"), weights("one"));
 }
@@ -298,7 +296,7 @@ TEST_F(Launched, FaultsOfUse) {
   expect({"launch", "-n", "2", "--", "eval", "run"}, 2, "eval does not run as several ranks");
   expect({"launch", "-n", "2", "--", "train", "absent.json"}, 3, "absent.json");
   expect({"launch", "-n", "3", "--", "train", "run.json"}, 2, "/dist/shards: 1 batches of 8 pieces");
-  expect({"train", "run.json", "--set", "dist.backend=\"gloo\""}, 2, "nothing says which rank this process is");
+  expect({"train", "run.json", "--set", "dist.backend=\"tcp\""}, 2, "nothing says which rank this process is");
 }
 
 }  // namespace

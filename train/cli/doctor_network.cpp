@@ -5,7 +5,6 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "core/io/json_text.h"
-#include "dist/gloo.h"
 #include "dist/process_group.h"
 #include "train/cli/doctor.h"
 #if HEARTH_HAS_CUDA
@@ -86,7 +85,6 @@ Json json_of(const dist::Network& network) {
       .set("numa_nodes", network.numa_nodes)
       .set("distances", distances_of(network))
       .set("shared_memory_mb", shared < 0 ? Json() : Json(shared >> 20))
-      .set("why_no_gloo", dist::why_no_gloo())
       .set("nccl", json_of_nccl(network))
       .set("advice", advice);
 }
@@ -137,10 +135,7 @@ void print_network(const dist::Network& network, bool as_json) {
   print_devices(network);
   for (const Json& one : report.at("distances").items())
     print_line(one.at("distance").as_string(), one.at("gpu").as_string() + " to " + one.at("to").as_string());
-  const std::string why_no_gloo = dist::why_no_gloo();
-  print_line("Gloo", why_no_gloo.empty()
-                         ? "in this build; it takes the interface by which rank 0 (MASTER_ADDR) is reached"
-                         : "absent: " + why_no_gloo);
+  print_line("TCP", "takes the interface by which rank 0 (MASTER_ADDR) is reached");
   print_nccl(report.at("nccl"));
   const Json& shared = report.at("shared_memory_mb");
   print_line("/dev/shm", shared.is_null() ? "absent" : to_text(shared) + " MB");

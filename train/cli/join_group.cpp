@@ -18,7 +18,7 @@ std::unique_ptr<Collective> on_devices(std::unique_ptr<Collective> host, RunConf
   const bool wanted = config.dist.backend == DistBackend::nccl, never = config.device == "cpu";
   const Device device = device_of_rank(config.device, local_rank);
   config.device = name_of(device);
-  if (!wanted && (config.dist.backend == DistBackend::gloo || never)) return host;
+  if (!wanted && (config.dist.backend == DistBackend::tcp || never)) return host;
   const std::string why = dist::why_no_nccl(*host, device);
   HEARTH_CHECK(ConfigError, !wanted || why.empty(), "/dist/backend: nccl: ", why);
   if (why.empty()) return dist::nccl_group(std::move(host), device, {.ordered = config.train.deterministic});
@@ -44,7 +44,7 @@ std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
   std::unique_ptr<Collective> group =
       dist::join_processes(*placement, {.join_seconds = options.join_timeout,
                                         .give_up_seconds = options.timeout,
-                                        .shared_memory = options.backend != DistBackend::gloo,
+                                        .shared_memory = options.backend != DistBackend::tcp,
                                         .warn = warn});
   std::string why_not;
   group = on_devices(std::move(group), config, placement->local_rank, why_not);

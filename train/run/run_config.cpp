@@ -227,11 +227,13 @@ void describe(Fields<DistOptions>& f) {
       "backend", &DistOptions::backend,
       {{"auto", DistBackend::automatic},
        {"none", DistBackend::none},
-       {"gloo", DistBackend::gloo},
-       {"nccl", DistBackend::nccl}},
+       {"tcp", DistBackend::tcp},
+       {"nccl", DistBackend::nccl},
+       {"gloo", DistBackend::tcp}},
       "What connects the ranks of a data parallel run. auto: none unless `hearth launch`, torchrun's variables, Open "
       "MPI, Slurm or Kubernetes say that this process is a rank; nccl where every rank has a GPU of its own and the "
-      "library, else shared memory where all ranks are processes of one machine, else gloo.");
+      "library, else shared memory where all ranks are processes of one machine, else tcp, of which gloo is another "
+      "name.");
   f.text("address", &DistOptions::address,
          "HOST or HOST:PORT where rank 0 listens and the ranks meet; as the launcher says if not given.");
   f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536},

@@ -114,7 +114,7 @@ struct LogOptions {
   bool profile = false;
 };
 
-enum class DistBackend : std::uint8_t { automatic, none, gloo, nccl };
+enum class DistBackend : std::uint8_t { automatic, none, tcp, nccl };
 
 struct DistOptions {
   DistBackend backend = DistBackend::automatic;
