@@ -22,8 +22,12 @@ namespace {
 // Of connections that have not proved anything yet.
 constexpr int max_strangers = 64;
 constexpr double stranger_seconds = 5;
-// What waits to be sent to a rank that does not read.
-constexpr std::size_t max_unsent = 1 << 22;
+// What waits to be sent to a rank that does not read: beats and warnings are left out beyond the first, which is no
+// sign of its death.
+constexpr std::size_t much_unsent = 1 << 16, max_unsent = 1 << 22;
+// What a rank may have the server keep, and how many keys it may wait for.
+constexpr std::size_t max_stored = std::size_t{64} << 20, max_awaited = 1 << 16;
+constexpr double seconds_between_refusals = 1;
 constexpr const char* no_token = "it has another token than this rank; give all ranks the same HEARTH_TOKEN";
 
 struct Connection {
@@ -33,6 +37,7 @@ struct Connection {
   std::string who;     // "rank 2 (pid 4711 on node7)", once it has joined
   std::string status;  // what it did last
   std::vector<std::string> waits_for;
+  std::size_t stored = 0;  // bytes that it had the server keep
   int rank = -1;
   double give_up_seconds = 0;                         // of silence
   bool broken = false;                                // it is gone, or sent what no rank sends
@@ -85,6 +90,7 @@ class ControlServer::Loop {
       accept_strangers();
       for (Connection& one : connections_) serve(one);
       take_gone();
+      tell_refusals();
       if (std::chrono::steady_clock::now() >= next_beat) {
         next_beat = in_seconds(options_.beat_seconds);
         look_after();
@@ -159,7 +165,7 @@ class ControlServer::Loop {
         same_proof(request->proof, hmac_sha256(options_.token, "rank" + request->signed_text(one.nonce)));
     const std::string reason = knows_token ? reason_against(*request) : no_token;
     if (!reason.empty()) {
-      if (knows_token) tell(framed(Frame::warning, "a process was refused: " + reason), nullptr);
+      if (knows_token) ++refused_, last_refusal_ = reason;
       one.out += framed(Frame::refused, reason);
       one.closing = true;
       return;
@@ -201,6 +207,8 @@ class ControlServer::Loop {
       case Frame::set: {
         const std::size_t end = payload.find('\0');
         if (end == std::string::npos) break;
+        one.stored += payload.size();
+        if (one.stored > max_stored) return refuse_more(one, "values");
         const std::string key = payload.substr(0, end);
         values_[key] = payload;
         for (Connection& other : connections_)
@@ -209,10 +217,12 @@ class ControlServer::Loop {
       }
       case Frame::get: {
         const auto found = values_.find(payload);
-        if (found == values_.end())
+        if (found != values_.end())
+          one.out += framed(Frame::value, found->second);
+        else if (one.waits_for.size() < max_awaited)
           one.waits_for.push_back(payload);
         else
-          one.out += framed(Frame::value, found->second);
+          refuse_more(one, "keys to wait for");
         return;
       }
       case Frame::give_up:
@@ -230,6 +240,23 @@ class ControlServer::Loop {
     one.broken = true;
   }
 
+  /// A rank that has the server keep ever more of something is out of order, and the group with it.
+  void refuse_more(Connection& one, const char* what) {
+    fail(join_text(one.who, " gave the server of the group more ", what, " than it keeps"), nullptr);
+    note_end(one);
+    one.closing = true;
+  }
+
+  /// Tells the ranks who was refused since they were last told, by a line a second at most.
+  void tell_refusals() {
+    if (refused_ == 0 || std::chrono::steady_clock::now() < next_refusal_) return;
+    next_refusal_ = in_seconds(seconds_between_refusals);
+    const std::string who =
+        refused_ == 1 ? "a process was refused: " : join_text(refused_, " processes were refused, the last: ");
+    tell(framed(Frame::warning, who + last_refusal_), nullptr);
+    refused_ = 0;
+  }
+
   /// Beats, strangers who say nothing, ranks that do not answer.
   void look_after() {
     for (Connection& one : connections_) {
@@ -239,7 +266,7 @@ class ControlServer::Loop {
         continue;
       }
       if (one.closing) continue;
-      one.out += framed(Frame::beat, "");
+      if (one.out.size() < much_unsent) one.out += framed(Frame::beat, "");
       if (silence > one.give_up_seconds) {
         // Should it go on some day, it learns that it is lost; nobody waits for that.
         fail(join_text(one.who, " gave no sign of life for ", one.give_up_seconds, " s", after(one)), nullptr);
@@ -258,8 +285,9 @@ class ControlServer::Loop {
   static std::string after(const Connection& one) { return one.status.empty() ? "" : ", last seen at " + one.status; }
 
   void tell(const std::string& frame, const Connection* but) {
+    const bool may_be_left_out = frame[sizeof(std::uint32_t)] == static_cast<char>(Frame::warning);
     for (Connection& one : connections_)
-      if (&one != but && one.rank >= 0) one.out += frame;
+      if (&one != but && one.rank >= 0 && !(may_be_left_out && one.out.size() > much_unsent)) one.out += frame;
   }
 
   void fail(const std::string& reason, const Connection* cause) {
@@ -278,7 +306,6 @@ class ControlServer::Loop {
       else
         one.broken = true;
     }
-    // A rank that is stopped reads nothing; the beats that it misses say nothing new.
     if (one.out.size() > max_unsent) one.broken = true;
   }
 
@@ -306,6 +333,9 @@ class ControlServer::Loop {
   std::vector<bool> joined_;
   std::map<std::string, std::string> values_;  // by key, with the key
   std::string failure_;
+  int refused_ = 0;  // since the ranks were last told of it
+  std::string last_refusal_;
+  Deadline next_refusal_{};
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -350,10 +350,38 @@ TEST(ControlGroup, ExtraAndLateRanksHarmNothing) {
   a->set("k", "v");
   late.join();
   EXPECT_THROW(group.join(1), PeerError) << "after its end";
-  EXPECT_EQ(a->failure(0.1), "");
+  EXPECT_EQ(a->failure(1.2), "");
   const std::lock_guard lock(mutex);
   EXPECT_PRED2(test::contains, warning, "a process was refused: rank 0 has joined already");
-  EXPECT_PRED2(test::contains, warning, "expects 4 ranks, the server expects 2");
+  EXPECT_PRED2(test::contains, warning, "3 processes were refused, the last: rank 1 has joined already");
+}
+
+TEST(ControlGroup, ManyWhoAreRefusedMakeALineASecond) {
+  const Group group;
+  const auto a = group.join(0);
+  std::mutex mutex;
+  std::vector<std::string> warnings;
+  a->on_warning([&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    warnings.push_back(text);
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 300; ++i) EXPECT_THROW(group.join(0), PeerError);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - begin).count();
+  const auto b = group.join(1);
+  EXPECT_EQ(b->failure(1.2), "");
+  const std::lock_guard lock(mutex);
+  EXPECT_GE(warnings.size(), 2U);
+  EXPECT_LE(static_cast<std::int64_t>(warnings.size()), seconds + 2);
+}
+
+TEST(ControlGroup, ARankThatStoresWithoutEndIsNamed) {
+  const Group group;
+  const auto a = group.join(0), b = group.join(1);
+  const std::string value(60'000, 'v');
+  for (int i = 0; i < 2000 && b->failure().empty(); ++i) b->set(join_text("key ", i), value);
+  EXPECT_PRED2(test::contains, a->failure(5), "rank 1 (pid ");
+  EXPECT_PRED2(test::contains, a->failure(), " gave the server of the group more values than it keeps");
 }
 
 TEST(ControlGroup, ARankThatDoesNotJoinIsNamedAfterTheLimit) {

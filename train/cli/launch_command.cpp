@@ -84,7 +84,9 @@ class Launch {
   int run() {
     // Other users of this machine reach the port, too.
     const char* const given = std::getenv("HEARTH_TOKEN");
-    token_ = given != nullptr ? given : sha256(dist::random_nonce());
+    const bool is_empty = given != nullptr && *given == 0;
+    if (is_empty) std::cerr << "warning   HEARTH_TOKEN is empty, which is no secret; this run has one of its own\n";
+    token_ = given != nullptr && !is_empty ? given : sha256(dist::random_nonce());
     dist::ControlServer server("127.0.0.1", 0, {.size = size_, .token = token_});
     const Blocked blocked;
     ranks_ = std::vector<Rank>(static_cast<std::size_t>(size_));
