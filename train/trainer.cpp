@@ -167,10 +167,18 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     }
     throw;
   }
+  remove_leftovers();
   if (!config.log.report) return result;
   if (folder_.writes()) write_report(folder_.path());
   if (result.stop_signal == 0) report_model();
   return result;
+}
+
+void Trainer::remove_leftovers() {
+  if (!folder_.writes() || !file_exists(folder_.checkpoints())) return;
+  for (const std::string& name : remove_temporaries(folder_.checkpoints()))
+    progress_.line(
+        join_text("warning: ", folder_.checkpoints(), "/", name, " cannot be removed; delete it once nobody reads it"));
 }
 
 void Trainer::open_folder() {

@@ -47,6 +47,8 @@ class HEARTH_API Trainer {
   void mend_checkpoints();
   TrainResult run_plan(const std::string& command_line);
   /// Metrics and, of a run from another folder, the checkpoint that it goes on from.
+  /// Tells of what no writer of checkpoints could remove.
+  void remove_leftovers();
   void open_folder();
   /// All steps to come, and what a signal asks for.
   void take_steps();

@@ -4,6 +4,7 @@
 //   HEARTH_TEST_FAIL=n      the request numbered n, from 1, gets nothing
 //   HEARTH_TEST_FAIL=n+     nor does any that follows
 //   HEARTH_TEST_CALLS=FILE  each request adds its number and a hash of the calls that led to it
+//   HEARTH_TEST_NO_LINKS=1  no symbolic link can be made, as on file systems that have none
 //
 // Requests that a library makes of its own, where it does not survive a refusal, are counted, but served and not
 // listed.
@@ -115,6 +116,12 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
 void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) {
   if (fails()) return MAP_FAILED;
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+}
+int symlink(const char* target, const char* path) {
+  if (std::getenv("HEARTH_TEST_NO_LINKS") == nullptr)
+    return static_cast<int>(syscall(SYS_symlinkat, target, AT_FDCWD, path));
+  errno = EPERM;
+  return -1;
 }
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);

@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "tests/support/error_message.h"
+#include "tests/support/places.h"
+#include "tests/support/run_program.h"
 #include "tests/train/hook_run.h"
 #include "train/run/checkpoint.h"
 #include "train/run/checkpoint_set.h"
@@ -88,6 +90,30 @@ TEST_F(CheckpointLinks, AFolderThatIsNoCopyIsRefused) {
   EXPECT_PRED2(contains,
                test::error_message<FileError>([&] { point_to(checkpoints("run"), "latest", checkpoint_name(3)); }),
                "latest: is a folder, and no copy of a checkpoint beside it");
+}
+
+TEST_F(CheckpointLinks, WhereNoneCanBeMadeFilesNameTheSets) {
+  if (test::failing_requests().empty()) GTEST_SKIP() << "the sanitizer cannot be loaded behind another library";
+  const HookRun whole = run("whole", steps(9));
+  const std::string config = path("whole.json");
+  const auto train = [&](int count) {
+    return test::run_program({"/usr/bin/env", "LD_PRELOAD=" + test::failing_requests(), "HEARTH_TEST_NO_LINKS=1",
+                              test::hearth_program(), "train", config, "--out", path("run"), "--set",
+                              "train.epochs=null", "--set", join_text("train.steps=", count)},
+                             fs::path(config).parent_path());
+  };
+  for (const int count : {6, 9}) {
+    const test::ProgramResult result = train(count);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    for (const char* link : {"latest", "best"}) {
+      const fs::path file = checkpoints("run") / link;
+      EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file))) << file;
+      EXPECT_NE(set_behind(file), file);
+    }
+    EXPECT_EQ(set_behind(checkpoints("run") / "latest").filename(), checkpoint_name(count));
+  }
+  EXPECT_EQ(info("run").at("metrics").at("weights_sha256"),
+            Json(parse_json(whole.metric("weights_sha256"), "").as_string()));
 }
 
 TEST_F(CheckpointLinks, SetsThatATrainerRemovesMeanwhileAreReadAnew) {

@@ -113,6 +113,42 @@ TEST_F(CheckpointSets, WhatAKilledProcessLeftIsRemoved) {
   EXPECT_EQ(list_directory(folder_), (std::vector<std::string>{"step-00000001", "step-00000003"}));
 }
 
+/// While it lives, the process cannot do what only the superuser may.
+struct AsNobody {
+  AsNobody() {
+    if (geteuid() == 0) {
+      EXPECT_EQ(seteuid(nobody), 0);
+    }
+  }
+  ~AsNobody() {
+    if (getuid() == 0) {
+      EXPECT_EQ(seteuid(0), 0);
+    }
+  }
+  AsNobody(const AsNobody&) = delete;
+  AsNobody& operator=(const AsNobody&) = delete;
+  static constexpr uid_t nobody = 65534;
+};
+
+// As on a share, where another process still reads it.
+TEST_F(CheckpointSets, WhatCannotBeRemovedYetGoesWithALaterSet) {
+  write_set(folder_, 1);
+  const fs::path left = folder_ / ".tmp-step-00000009";
+  make_directories(left);
+  write_file_synced(left / "file", "of a set that was removed");
+  for (const fs::path& path : {folder_.parent_path(), folder_}) fs::permissions(path, fs::perms::all);
+  fs::permissions(left,
+                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
+  {
+    const AsNobody nobody;
+    EXPECT_EQ(write_set(folder_, 2), "step-00000002");
+    EXPECT_EQ(remove_temporaries(folder_), std::vector<std::string>{left.filename()});
+  }
+  fs::permissions(left, fs::perms::all);
+  EXPECT_EQ(remove_temporaries(folder_), std::vector<std::string>{});
+  EXPECT_EQ(list_directory(folder_), (std::vector<std::string>{"step-00000001", "step-00000002"}));
+}
+
 TEST_F(CheckpointSets, ASetOfTheSameStepIsReplaced) {
   write_set(folder_, 5);
   {

@@ -44,14 +44,18 @@ std::string checksum_of(const fs::path& path) {
   return hex_of(checksum);
 }
 
-/// Removes a set so that a process killed meanwhile leaves no part of it under its name.
+/// Removes a set so that a process killed meanwhile leaves no part of it under its name; what of it cannot be removed
+/// now, as on a share where another process reads it, goes with remove_temporaries().
 void remove_set(const fs::path& folder, const std::string& name) {
   const fs::path doomed = folder / (".tmp-" + name);
   remove_tree(doomed);
   std::error_code error;
   fs::rename(folder / name, doomed, error);
   HEARTH_CHECK(FileError, !error, (folder / name).string(), ": cannot be removed: ", reason_of(error));
-  remove_tree(doomed);
+  try {
+    remove_tree(doomed);
+  } catch (const FileError&) {
+  }
 }
 
 /// The step in a set's name.
@@ -149,9 +153,9 @@ Manifest check_sizes(const fs::path& set) {
 
 /// Whether a failure to make a link tells that the file system has none: exFAT, SMB, some of FUSE.
 bool has_no_links(const std::error_code& error) {
-  for (const int code : {EPERM, ENOSYS, EOPNOTSUPP, EINVAL, EACCES, EIO})
-    if (error == std::error_code(code, std::system_category())) return true;
-  return false;
+  // By number: the library tells them in another category than the system's.
+  constexpr int codes[] = {EPERM, ENOSYS, EOPNOTSUPP, EINVAL, EACCES, EIO};
+  return std::ranges::find(codes, error.value()) != std::end(codes);
 }
 
 /// Whether a path is a folder, and no link to one.
@@ -182,9 +186,9 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step)
     : folder_(folder), name_(checkpoint_name(step)), temporary_(folder / (".tmp-" + name_)), step_(step) {
   HEARTH_CHECK(UsageError, step >= 0, "checkpoint: step ", step, " is negative");
   make_directories(folder_);
-  for (const std::string& name : list_directory(folder_)) {
-    if (name.starts_with(temporary_prefix)) remove_tree(folder_ / name);
-  }
+  (void)remove_temporaries(folder_);
+  // That of this set is to be empty.
+  remove_tree(temporary_);
   make_directories(temporary_);
 }
 
@@ -246,6 +250,19 @@ void CheckpointWriter::put_in_place() {
   } catch (const FileError&) {
     // What stays behind goes with the next set.
   }
+}
+
+std::vector<std::string> remove_temporaries(const fs::path& folder) {
+  std::vector<std::string> left;
+  for (const std::string& name : list_directory(folder)) {
+    if (!name.starts_with(temporary_prefix)) continue;
+    try {
+      remove_tree(folder / name);
+    } catch (const FileError&) {
+      left.push_back(name);
+    }
+  }
+  return left;
 }
 
 Json notes_of_checkpoint(const fs::path& set) {

@@ -69,6 +69,9 @@ struct CheckpointSearch {
 /// whole but cannot be read here: without permission, with too many files open, or in another version's format.
 CheckpointSearch find_newest_complete(const std::filesystem::path& folder, const RequiredFiles& required = {});
 
+/// Removes what writers and removals that failed have left. The names of what stays, as it still cannot be removed.
+std::vector<std::string> remove_temporaries(const std::filesystem::path& folder);
+
 /// Makes the link `link` in the folder lead to a set, replacing what it led to in one step. Where the file system has
 /// no links, it is a file that names the set. FileError if that set is not there.
 void point_to(const std::filesystem::path& folder, const std::string& link, const std::string& set);
