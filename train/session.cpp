@@ -446,6 +446,13 @@ std::string Session::best_by() const { return data.valid ? "valid " + monitored(
 
 std::string Session::throughput_unit() const { return join_text(task->unit(), "/s"); }
 
+std::int64_t Session::steps_between_logs() const {
+  if (const auto& chosen = config().log.every_steps) return *chosen;
+  constexpr std::int64_t most = 50, lines = 20;
+  return std::clamp<std::int64_t>(std::min(plan.total_steps / lines, static_cast<std::int64_t>(plan.steps_per_epoch)),
+                                  1, most);
+}
+
 void Session::use_averaged_weights() {
   if (ema && !ema->in_use()) ema->swap();
 }

@@ -168,6 +168,9 @@ class HEARTH_API Session {
   std::string best_by() const;
   /// What its throughput counts, as Task::unit() says: "images/s".
   std::string throughput_unit() const;
+  /// Steps from one line of training metrics to the next: log.every_steps, or else 50, and fewer where a run would have
+  /// fewer than 20 lines or an epoch none.
+  std::int64_t steps_between_logs() const;
   /// Has the model behave as in a step: in training mode, but for the parts that train.freeze names.
   void train_mode();
   /// From here on the model computes with the averaged weights, if the run has them.

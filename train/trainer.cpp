@@ -330,7 +330,7 @@ void Trainer::advance(data::Loader& loader) {
     progress_.step(progress_step(step, loader));
   }
 
-  const bool logged = at % config.log.every_steps == 0 || session_.at_end();
+  const bool logged = at % session_.steps_between_logs() == 0 || session_.at_end();
   if (logged) log_interval(step, loader);
   const bool evaluates = at_epoch_end(config.eval.every_epochs), best = evaluates && evaluate_and_log();
   if (evaluates && session_.ranks) write_step_trace();

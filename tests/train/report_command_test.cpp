@@ -54,11 +54,17 @@ class ReportCommand : public testing::Test {
 TEST_F(ReportCommand, ATrainingLeavesWhatTheModelPredicts) {
   const std::string page = text("runs/digits/report.html");
   for (const char* part :
-       {"<h2>Confusion matrix</h2>", "<h2>Worst mistakes</h2>", "data:image/png;base64,", "<h2>Layers</h2>",
-        "<h2>Time</h2>", "<h2>Memory</h2>", "<td>training steps</td>", "<td>linear</td>", "samples of the test split"})
+       {"<h2>Confusion matrix</h2>", "<h2>Calibration</h2>", "expected calibration error", "<h2>Worst mistakes</h2>",
+        "<h2>What the model is shown</h2>", "<h2>Classes of the training split</h2>", "data:image/png;base64,",
+        "<h2>Layers</h2>", "<h2>Time</h2>", "<h2>Memory</h2>", "<td>training steps</td>", "<td>linear</td>",
+        "samples of the test split"})
     EXPECT_PRED2(contains, page, part);
   for (const char* part : {"<script", "http:", "https:", "@import", "url("})
     EXPECT_EQ(page.find(part), std::string::npos) << part;
+  const std::string metrics = text("runs/digits/metrics.jsonl");
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = metrics.find("\"split\":\"train\"", at)) != std::string::npos; ++at) ++lines;
+  EXPECT_GE(lines, 20U) << "a short run has curves";
   EXPECT_LT(page.size(), 200'000U);
   const Json info = parse_json(text("runs/digits/run.json"), "run.json");
   EXPECT_GT(info.at("profile").at("seconds").at("training steps").as_number(), 0);

@@ -34,8 +34,9 @@ struct ModelReport {
   std::optional<std::int64_t> weights_step{};  ///< whose weights the model has; else that of the session
 };
 
-/// Sections on a session's model: what its task tells of the split, and the layers. UsageError for a split that is not
-/// known or no sample to look at, DataError for a split that the data does not have. The model stays as it is.
+/// Sections on a session's model: what its task tells of the split, what its training shows it, and the layers.
+/// UsageError for a split that is not known or no sample to look at, DataError for a split that the data does not have.
+/// The model stays as it is.
 HEARTH_API std::string model_sections(Session& session, const ModelReport& options = {});
 
 /// A page that compares runs: curves in one chart, final metrics, and in what their configurations differ. UsageError

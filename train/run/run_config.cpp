@@ -214,7 +214,8 @@ void describe(Fields<CheckpointOptions>& f) {
 }
 
 void describe(Fields<LogOptions>& f) {
-  f.integer("every_steps", &LogOptions::every_steps, {.min = 1}, "Steps between lines of training metrics.");
+  f.integer("every_steps", &LogOptions::every_steps, {.min = 1},
+            "Steps between lines of training metrics; null: 50, or as few as give 20 lines in a run and one an epoch.");
   f.boolean("tensorboard", &LogOptions::tensorboard, "Writes TensorBoard event files.");
   f.boolean("report", &LogOptions::report, "Writes report.html at the end and after evaluations.");
   f.boolean("profile", &LogOptions::profile,

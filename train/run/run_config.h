@@ -108,7 +108,7 @@ struct CheckpointOptions {
 };
 
 struct LogOptions {
-  std::int64_t every_steps = 50;
+  std::optional<std::int64_t> every_steps;  ///< none: see Session::steps_between_logs()
   bool tensorboard = true;
   bool report = true;
   bool profile = false;

@@ -2,6 +2,8 @@
 #include "train/task/class_report.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 
 #include "ops/ops.h"
@@ -24,15 +26,52 @@ bool is_worse_mistake(const Mistake& a, const Mistake& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.sample < b.sample;
 }
 
-/// Takes in the mistakes of a batch and keeps the most confident ones.
-void collect(const data::Batch& batch, const Tensor& outputs, const Tensor& labels, std::vector<Mistake>& worst) {
+/// How often predictions are right that the model is equally certain of.
+class Calibration {
+ public:
+  void add(double probability, bool is_right) {
+    Bin& bin =
+        bins_[std::min(static_cast<std::size_t>(probability * static_cast<double>(bins_.size())), bins_.size() - 1)];
+    ++bin.count, bin.right += is_right ? 1 : 0, bin.probability += probability;
+  }
+  void report(ReportSections& sections) const {
+    double count = 0, error = 0;
+    std::vector<ReportSections::Bar> bars;
+    for (std::size_t i = 0; i < bins_.size(); ++i) {
+      const Bin& bin = bins_[i];
+      if (bin.count == 0) continue;
+      count += bin.count, error += std::abs(bin.right - bin.probability);
+      const double accuracy = bin.right / bin.count;
+      bars.push_back({join_text(100 / bins_.size() * i, " to ", 100 / bins_.size() * (i + 1), " % certain"),
+                      join_text(percent_text(accuracy), " right of ", bin.count), accuracy});
+    }
+    if (bars.empty()) return;
+    sections.heading("Calibration");
+    sections.paragraph(
+        join_text("How often predictions are right, by the probability that the model gives them. Both differ by ",
+                  percent_text(error / count), " on average (expected calibration error)."));
+    sections.bars(bars);
+  }
+
+ private:
+  struct Bin {
+    double count = 0, right = 0, probability = 0;
+  };
+  std::array<Bin, 10> bins_{};
+};
+
+/// Takes in the predictions of a batch, and keeps the most confident mistakes.
+void collect(const data::Batch& batch, const Tensor& outputs, const Tensor& labels, std::vector<Mistake>& worst,
+             Calibration& calibration) {
   const Tensor here = softmax(outputs.to(DType::f32)).to(Device{}).contiguous();
   const std::int64_t classes = here.dim(1);
   for (std::int64_t i = 0; i < here.dim(0); ++i) {
     const float* const row = here.data<const float>() + i * classes;
     const std::int64_t predicted = std::max_element(row, row + classes) - row;
     const std::int64_t label = labels.data<const std::int64_t>()[i];
-    if (predicted == label || label < 0 || label >= classes) continue;
+    if (label < 0 || label >= classes) continue;
+    calibration.add(row[predicted], predicted == label);
+    if (predicted == label) continue;
     worst.push_back({batch.samples.at(static_cast<std::size_t>(i)), label, predicted, row[predicted], row[label]});
   }
   std::sort(worst.begin(), worst.end(), is_worse_mistake);
@@ -72,18 +111,20 @@ void report_classes(Session& session, const data::DatasetPointer& part, std::int
   const std::vector<std::string>& names = part->class_names();
   ConfusionMatrix matrix(part->classes());
   std::vector<Mistake> worst;
+  Calibration calibration;
   visit_batches(session, part, most, [&](const data::Batch& batch) {
     const Tensor outputs = (*session.model)(session.task->inputs(session, batch));
     HEARTH_CHECK(ShapeError, outputs.rank() == 2 && outputs.dim(1) == part->classes(), "report: the model gives ",
                  describe(outputs), ", but the data has ", part->classes(), " classes");
     const Tensor labels = batch["labels"].to(Device{}).contiguous();
     matrix.add(argmax(outputs, -1).to(Device{}), labels, session.loss.ignored_label);
-    collect(batch, outputs, labels, worst);
+    collect(batch, outputs, labels, worst, calibration);
   });
   sections.heading("Confusion matrix");
   sections.confusion(matrix, names);
   sections.heading("Classes");
   report_each_class(matrix, names, sections);
+  calibration.report(sections);
   if (worst.empty()) return;
   std::vector<Figure> figures;
   for (const Mistake& mistake : worst) {

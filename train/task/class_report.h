@@ -13,7 +13,8 @@ namespace hearth::train {
 class ConfusionMatrix;
 class Session;
 
-/// Adds the confusion matrix, precision, recall and F1 of each class, and the most confident mistakes: `figure_of`
+/// Adds the confusion matrix, precision, recall and F1 of each class, how often the model is as right
+/// as it is certain, and the most confident mistakes: `figure_of`
 /// shows a sample, to whose caption label and prediction are added. Of the first `most` samples of the split, whose
 /// class names are those of the data. The model's outputs are [N, classes].
 void report_classes(Session& session, const data::DatasetPointer& part, std::int64_t most, ReportSections& sections,
