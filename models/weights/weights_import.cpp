@@ -407,6 +407,12 @@ ImportedWeights import_weights(const std::string& path, const ImportOptions& opt
   return result;
 }
 
+Json model_of_configuration(const std::string& path, WeightFormat from, const std::string& config) {
+  const std::string file = config.empty() ? default_config_of(path) : config;
+  if (!is_of_transformers(from) || (config.empty() && !file_exists(file))) return {};
+  return model_of_transformers(read_json(file, small_file), file, from);
+}
+
 std::string faults_with_reason(const NameReport& report, const std::string& prefix) {
   std::string text = report.faults(prefix);
   const bool of_ddp = !report.missing.empty() && !report.unexpected.empty() &&

@@ -50,6 +50,10 @@ struct ImportedWeights {
 /// no name has. Tensors that do not fit the names, or the sizes of the configuration, are in the report.
 HEARTH_API ImportedWeights import_weights(const std::string& path, const ImportOptions& options);
 
+/// The model of weights in a format of transformers, with its sizes, by the configuration alone: `config`, or
+/// config.json beside them. Null where there is none, and of other formats. FileError as of import_weights().
+HEARTH_API Json model_of_configuration(const std::string& path, WeightFormat from, const std::string& config);
+
 /// The faults as report.faults() has them, and behind them what they come from where the names show it: PyTorch's
 /// DistributedDataParallel writes "module." before each.
 HEARTH_API std::string faults_with_reason(const NameReport& report, const std::string& prefix);

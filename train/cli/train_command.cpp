@@ -68,7 +68,8 @@ std::string describe_update(const RunConfig& config) {
   return text;
 }
 
-void print_plan(const Session& session, const std::string& folder, const std::string& ranks) {
+void print_plan(const Session& session, const std::string& folder, const std::string& ranks,
+                const std::string& of_weights) {
   const RunConfig& config = session.config();
   print_line("run       ", config.name, " -> ", printable(folder));
   const std::vector<int> numbers = cpu::allowed_cores();
@@ -78,6 +79,7 @@ void print_plan(const Session& session, const std::string& folder, const std::st
              name_of(cpu::isa()));
   if (!ranks.empty()) print_line("ranks     ", ranks);
   print_line("model     ", config.model.type(), ", ", session.model->parameter_count(), " parameters");
+  if (!of_weights.empty()) print_line("          ", printable(of_weights));
   print_line("data      ", config.data.type(), ", ", session.data.train->size(), " training ",
              session.task->describe());
   print_line("precision ", precision_text(session), config.train.deterministic ? ", deterministic" : "");
@@ -156,10 +158,11 @@ std::string final_line(const Json& metrics) {
 int train(const Arguments& arguments, LoadedConfig loaded, Collective* group, const std::string& ranks) {
   const std::string path = arguments.value("--out").value_or("runs/" + loaded.config.name);
   require_apart(path, arguments.positional()[0]);
+  const std::string of_weights = loaded.of_weights;
   Session session(std::move(loaded), group);
   const bool writes = group == nullptr || group->rank() == 0;
   if (writes) {
-    print_plan(session, path, ranks);
+    print_plan(session, path, ranks, of_weights);
     print_warnings(session.data);
     print_unused_rows(session);
   }

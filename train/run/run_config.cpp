@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run/run_config.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/cuda/emulation.h"
 #include "core/io/printable.h"
 #include "core/run_on.h"
+#include "models/weights/weights_import.h"
 
 namespace hearth::train {
 
@@ -324,6 +326,33 @@ std::string fault_of_name(const std::string& name) {
   return "";
 }
 
+std::string string_in(const Json& section, const char* key) {
+  const Json* const text = section.find(key);
+  return text != nullptr && text->is_string() ? text->as_string() : "";
+}
+
+/// Gives the model the options that the document leaves out and a configuration beside the weights says: what was
+/// taken, and from where. What the document has, the weights are compared with when they are loaded.
+std::string take_model_of_weights(Json& root) {
+  Json* const model = root.is_object() ? root.find("model") : nullptr;
+  const Json* const weights = root.is_object() ? root.find("weights") : nullptr;
+  if (model == nullptr || !model->is_object() || weights == nullptr || !weights->is_object()) return "";
+  const std::string path = string_in(*weights, "path"), from = string_in(*weights, "from");
+  const auto* const format = std::find_if(models::weight_formats.begin(), models::weight_formats.end(),
+                                          [&](const auto& one) { return one.first == from; });
+  if (path.empty() || format == models::weight_formats.end()) return "";
+  const std::string config = string_in(*weights, "config");
+  const Json theirs = models::model_of_configuration(path, format->second, config);
+  if (theirs.is_null() || theirs.at("type").as_string() != string_in(*model, "type")) return "";
+  std::string taken;
+  for (const JsonMember& member : theirs.members()) {
+    if (model->find(member.key) != nullptr) continue;
+    model->set(member.key, member.value);
+    taken += join_text(taken.empty() ? "" : ", ", member.key, " ", to_text(member.value));
+  }
+  return taken.empty() ? "" : join_text(taken, ", by ", config.empty() ? models::default_config_of(path) : config);
+}
+
 }  // namespace
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
@@ -340,6 +369,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     // An absent "train" would hide its rule (epochs or steps).
     if (!root.find("train")) root.set("train", Json::object());
   }
+  std::string of_weights = is_resolved ? "" : take_model_of_weights(root);
   Json resolved;
   RunConfig config = parse_fields<RunConfig>(root, "", &resolved);
   try {
@@ -350,7 +380,7 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
   }
   const std::string fault = fault_of_name(config.name);
   HEARTH_CHECK(ConfigError, fault.empty(), path, ": /name: \"", printable(config.name), "\" ", fault);
-  return {std::move(config), std::move(resolved), renamed_keys(*schema_of<RunConfig>(), root)};
+  return {std::move(config), std::move(resolved), renamed_keys(*schema_of<RunConfig>(), root), std::move(of_weights)};
 }
 
 Device device_of_run(const std::string& name) {

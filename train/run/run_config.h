@@ -168,9 +168,11 @@ struct LoadedConfig {
   RunConfig config;
   Json resolved;
   std::vector<std::string> hints{};  ///< a line for each key that was given by its former name
+  std::string of_weights{};          ///< options of the model that are those of weights.path, and which file says so
 };
 
-/// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json".
+/// Reads, overrides (`--set PATH=VALUE`) and checks a run. The run's name defaults to the file's name without ".json",
+/// and options of the model to those that a configuration of transformers beside weights.path says.
 /// ConfigError with every fault, one a line; FileError if the file cannot be read.
 HEARTH_API LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
 
