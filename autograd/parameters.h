@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/io/state.h"
+#include "core/other_names.h"
 #include "core/shards.h"
 #include "core/tensor.h"
 
@@ -22,6 +23,8 @@ struct NamedTensor {
   bool keep_fp32 = false;      ///< stays f32 in mixed precision, as those of norms do
   bool frozen = false;         ///< is not trained: FlatParameters leave it where it is
   bool uninitialized = false;  ///< of a module, and nobody has given it values
+
+  HEARTH_OTHER_MEMBER(grad, "write p.tensor->grad()")
 };
 
 /// For each handle the number of the first one in the list that leads to the same elements (tied weights); its own

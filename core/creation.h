@@ -31,6 +31,11 @@ class HEARTH_API NestedValues {
 /// The values as written: tensor({{1, 2}, {3, 4}}) is [2, 2], tensor({1, 2}) is [2]. Integers are exact up to 2^53 in a
 /// type that holds them (Tensor::of takes others). ShapeError for rows of different lengths.
 HEARTH_API Tensor tensor(std::initializer_list<NestedValues> values, DType dtype = DType::f32, Device device = {});
+/// A copy of the values, [n] of their type; Tensor::of gives them a shape.
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values) {
+  return Tensor::of<T>({static_cast<std::int64_t>(values.size())}, values);
+}
 
 /// Ones. Tensor::of copies a std::vector, Tensor::empty leaves the elements as they are.
 HEARTH_API Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
@@ -39,6 +44,15 @@ inline Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device 
 }
 inline Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {}) {
   return Tensor::full(shape, value, dtype, device);
+}
+/// zeros(2, 3) and so on, in f32 on the CPU.
+template <std::integral First, std::integral... More>
+Tensor zeros(First first, More... more) {
+  return Tensor::zeros({static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+}
+template <std::integral First, std::integral... More>
+Tensor ones(First first, More... more) {
+  return ones({static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
 }
 /// Of the shape and type of `other`, and on its device.
 inline Tensor zeros_like(const Tensor& other) { return Tensor::zeros(other.shape(), other.dtype(), other.device()); }
@@ -59,6 +73,15 @@ HEARTH_API Tensor eye(std::int64_t n, DType dtype = DType::f32, Device device = 
 HEARTH_API Tensor randn(const Shape& shape, DType dtype = DType::f32, Device device = {});
 /// Uniform values in [0, 1). DTypeError for integer types.
 HEARTH_API Tensor rand(const Shape& shape, DType dtype = DType::f32, Device device = {});
+/// randn(2, 3) and rand(2, 3), in f32 on the CPU.
+template <std::integral First, std::integral... More>
+Tensor randn(First first, More... more) {
+  return randn({static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+}
+template <std::integral First, std::integral... More>
+Tensor rand(First first, More... more) {
+  return rand({static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+}
 /// Uniform integers in [low, high). UsageError unless low < high and the type holds each integer in between.
 HEARTH_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = DType::i64,
                           Device device = {});

@@ -19,6 +19,7 @@
 #include "core/dtype.h"
 #include "core/memory/memory.h"
 #include "core/origin.h"
+#include "core/other_names.h"
 #include "core/shape.h"
 
 namespace hearth {
@@ -195,6 +196,13 @@ class HEARTH_API Tensor {
   }
   /// All elements, converted to double, row-major; waits for the device.
   std::vector<double> to_doubles() const;
+  /// The same as T, converted as item<T>() is.
+  template <class T>
+  std::vector<T> to_vector() const {
+    const Tensor host = to(Device{}).to(dtype_of<T>()).contiguous();
+    const T* const first = host.template data<const T>();
+    return {first, first + host.size()};
+  }
 
   /// True if no other tensor shares the storage, so a kernel may overwrite it.
   bool sole_owner() const;
@@ -239,9 +247,18 @@ class HEARTH_API Tensor {
   Tensor reshape(const Extents& extents) const;
   /// reshape() that never copies: UsageError for a tensor that is not contiguous.
   Tensor view(const Extents& extents) const;
+  /// reshape(-1, 2) and view(4).
+  template <std::integral First, std::integral... More>
+  Tensor reshape(First first, More... more) const;
+  template <std::integral First, std::integral... More>
+  Tensor view(First first, More... more) const;
   Tensor flatten(int first_axis) const;
   /// transpose(x, axes) of ops.
   Tensor permute(const std::vector<int>& axes) const;
+  template <std::integral First, std::integral... More>
+  Tensor permute(First first, More... more) const {
+    return permute(std::vector<int>{static_cast<int>(first), static_cast<int>(more)...});
+  }
   /// Two axes exchanged, negative ones counted from the end.
   Tensor transpose(int axis_a, int axis_b) const;
   Tensor expand(const Shape& shape) const;
@@ -324,6 +341,21 @@ class HEARTH_API Tensor {
   Tensor relu() const;
   Tensor sigmoid() const;
   Tensor tanh() const;
+
+  HEARTH_OTHER_MEMBER(t, "write x.transpose(0, 1)")
+  HEARTH_OTHER_MEMBER(mm, "write x.matmul(y)")
+  HEARTH_OTHER_MEMBER(bmm, "write x.matmul(y), which takes batches of matrices")
+  HEARTH_OTHER_MEMBER(std, "write sqrt(x.var())")
+  HEARTH_OTHER_MEMBER(softmax, "write softmax(x, axis)")
+  HEARTH_OTHER_MEMBER(log_softmax, "write log_softmax(x, axis)")
+  HEARTH_OTHER_MEMBER(any, "write x.to(DType::f32).max(), which is 1 where any element is not 0 of a bool tensor")
+  HEARTH_OTHER_MEMBER(isnan, "write not_equal(x, x), which is true where x is NaN")
+  HEARTH_OTHER_MEMBER(cuda, "write x.to({DeviceType::cuda, 0})")
+  HEARTH_OTHER_MEMBER(cpu, "write x.to(Device{})")
+  HEARTH_OTHER_MEMBER(numel, "write x.size()")
+  HEARTH_OTHER_MEMBER(ndim, "write x.rank()")
+  HEARTH_OTHER_MEMBER(data_ptr, "write x.data<float>(), or x.data<const float>() to read")
+  HEARTH_OTHER_MEMBER(operator(), "write x[0][1], or x[{0, 1}]")
 
  private:
   struct Body {

@@ -29,6 +29,7 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/merge_layer_norm.h"
 #include "ops/norm/rms_norm.h"
+#include "ops/other_names.h"
 #include "ops/pointwise/binary.h"
 #include "ops/pointwise/cast.h"
 #include "ops/pointwise/compare.h"

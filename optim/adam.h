@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <optional>
 #include <vector>
 
@@ -69,6 +70,10 @@ class HEARTH_API Adam : public Optimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1) and eps is above 0 in the type of the weights too.
   Adam(FlatParameters& parameters, const AdamOptions& options);
+  template <std::floating_point Rate>
+  Adam(FlatParameters& parameters, Rate) : Adam(parameters, AdamOptions{}) {
+    static_assert(sizeof(Rate) == 0, "write {.lr = 1e-3}");
+  }
   bool can_shard() const override { return true; }
 
  private:
@@ -80,6 +85,15 @@ class HEARTH_API Adam : public Optimizer {
   Staged<AdamCoefficients> coefficients_;
   Tensor first_;
   Tensor second_;
+};
+
+/// Does not compile: Adam is it.
+struct AdamW {
+  template <class Parameters>
+  AdamW(Parameters&, const AdamOptions&) {
+    static_assert(sizeof(Parameters) == 0,
+                  "write optim::Adam, whose weight decay is decoupled unless .decay says else");
+  }
 };
 
 }  // namespace hearth::optim

@@ -20,6 +20,7 @@
 #include "autograd/parameters.h"
 #include "autograd/recompute.h"
 #include "core/origin.h"
+#include "core/other_names.h"
 #include "core/tensor.h"
 #include "models/nn/init.h"
 
@@ -107,6 +108,11 @@ class HEARTH_API Module {
   void to(DType dtype);
   /// Moves all parameters and buffers. UsageError as above.
   void to(Device device);
+
+  HEARTH_OTHER_MEMBER(state_dict, "write save(model, path), or look at model.parameters() and model.buffers()")
+  HEARTH_OTHER_MEMBER(load_state_dict, "write load(model, path)")
+  HEARTH_OTHER_MEMBER(clone, "make a second model; save() the first and load() it, or copy_from() its parameters")
+  HEARTH_OTHER_MEMBER(cuda, "write model.to(Device{DeviceType::cuda, 0})")
 
   /// f(module) for this module and all below, a parent before its children.
   void for_each_module(const std::function<void(Module&)>& f);

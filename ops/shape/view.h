@@ -41,4 +41,13 @@ HEARTH_API Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int6
 /// ShapeError if x does not broadcast to it.
 HEARTH_API Tensor expand(const Tensor& x, const Shape& shape);
 
+template <std::integral First, std::integral... More>
+Tensor Tensor::reshape(First first, More... more) const {
+  return reshape(Extents{static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+}
+template <std::integral First, std::integral... More>
+Tensor Tensor::view(First first, More... more) const {
+  return view(Extents{static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+}
+
 }  // namespace hearth

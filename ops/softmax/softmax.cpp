@@ -38,7 +38,19 @@ void check_argument(const char* op, const Tensor& x) {
   HEARTH_CHECK(DTypeError, is_floating(x.dtype()), op, ": x is ", describe(x), "; it must be f32, f64, f16 or bf16");
 }
 
+/// f, which is of the last axis, along another.
+Tensor along(const char* op, const Tensor& x, int axis, Tensor (*f)(const Tensor&)) {
+  check_argument(op, x);
+  const int at = axis < 0 ? axis + x.rank() : axis;
+  HEARTH_CHECK(ShapeError, at >= 0 && at < x.rank(), op, ": axis ", axis, " of ", describe(x));
+  return at == x.rank() - 1 ? f(x) : f(x.transpose(at, -1)).transpose(at, -1);
+}
+
 }  // namespace
+
+Tensor softmax(const Tensor& x, int axis) { return along("softmax", x, axis, &softmax); }
+
+Tensor log_softmax(const Tensor& x, int axis) { return along("log_softmax", x, axis, &log_softmax); }
 
 Tensor softmax(const Tensor& x) {
   check_argument("softmax", x);

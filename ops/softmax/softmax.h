@@ -19,6 +19,10 @@ HEARTH_API Tensor softmax(const Tensor& x);
 /// Types, upcasting and errors as for softmax.
 HEARTH_API Tensor log_softmax(const Tensor& x);
 
+/// Both along any axis, negative ones counted from the end. ShapeError for one that x does not have.
+HEARTH_API Tensor softmax(const Tensor& x, int axis);
+HEARTH_API Tensor log_softmax(const Tensor& x, int axis);
+
 namespace kernels {
 
 /// Of the softmax, or of its logarithm.

@@ -3,6 +3,7 @@
 // tests/first_hour/rejected.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -48,6 +49,35 @@ TEST(FirstHour, PrintCreateAndAskForSizes) {
   EXPECT_EQ(x.size(-1), 3);
   EXPECT_EQ(x.size(), 6);
   EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)x.size(2); }), "[2, 3]");
+}
+
+TEST(FirstHour, SizesAndAxesNeedNoBraces) {
+  EXPECT_EQ(zeros(2, 3).shape(), (Shape{2, 3}));
+  EXPECT_EQ(ones(4).to_doubles(), Values(4, 1));
+  EXPECT_EQ(randn(2, 1, 3).shape(), (Shape{2, 1, 3}));
+  EXPECT_EQ(rand(5).shape(), Shape{5});
+  const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
+  EXPECT_EQ(x.reshape(-1, 2).shape(), (Shape{3, 2}));
+  EXPECT_EQ(x.view(6).shape(), Shape{6});
+  EXPECT_EQ(x.permute(1, 0).to_doubles(), (Values{1, 4, 2, 5, 3, 6}));
+  const std::vector<float> values{1, 2};
+  EXPECT_EQ(tensor(values).to_vector<float>(), values);
+  EXPECT_EQ(tensor(std::vector<std::int64_t>{3}).dtype(), DType::i64);
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(FirstHour, SoftmaxOfAnyAxis) {
+  Tensor x = tensor({{1, 2, 3}, {4, 0, 6}}, DType::f64);
+  x.requires_grad_();
+  const Tensor columns = softmax(x, 0);
+  EXPECT_EQ(columns.to_doubles(), softmax(x.transpose(0, 1)).transpose(0, 1).to_doubles());
+  EXPECT_NEAR(columns[0][1].item(), std::exp(2.0) / (std::exp(2.0) + 1), 1e-12);
+  EXPECT_EQ(softmax(x, -1).to_doubles(), softmax(x).to_doubles());
+  (columns * tensor({{1, 0, 0}, {0, 0, 0}}, DType::f64)).sum().backward();
+  const double share = columns[0][0].item();
+  EXPECT_NEAR(x.grad()[0][0].item(), share * (1 - share), 1e-12);
+  EXPECT_NEAR(log_softmax(x, -2)[1][0].item(), std::log(1 - share), 1e-12);
+  EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)softmax(x, 2); }), "softmax: axis 2 of f64 [2, 3]");
 }
 
 TEST(FirstHour, IndexSliceAndWriteAPart) {
