@@ -79,7 +79,8 @@ struct Predictor::Body {
       compute(result, first, total, piece(first, std::min(at_once, total - first)), embedding);
     }
     if (total == 0) result.logits = Tensor::empty({0, classes()});
-    if (!names_exclude_each_other()) return result;
+    // A task of the program's own may have other outputs than scores of the classes.
+    if (!names_exclude_each_other() || result.logits.rank() < 2 || result.logits.dim(-1) != classes()) return result;
     const CoresScope cores;
     const NoGrad no_grad;
     result.probabilities = softmax(result.logits);
@@ -103,12 +104,13 @@ struct Predictor::Body {
     const Tensor seen = embedding ? embeds->embedding(moved[0]) : Tensor();
     const Tensor outputs = embedding ? embeds->outputs_of(seen) : (*session->model)(moved);
     const std::int64_t count = moved[0].dim(0);
-    HEARTH_CHECK(
-        ShapeError,
-        outputs.rank() >= 1 && outputs.dim(0) == count && (!names_exclude_each_other() || outputs.dim(-1) == classes()),
-        "predict: the model gives ", describe(outputs), " of ",
-        count == 1 ? std::string("one input") : join_text(count, " inputs"), ", but the data has ", classes(),
-        " classes");
+    HEARTH_CHECK(ShapeError,
+                 outputs.rank() >= 1 && outputs.dim(0) == count &&
+                     (predicts == train::Predicts::files || !names_exclude_each_other() ||
+                      (outputs.rank() == 2 && outputs.dim(1) == classes())),
+                 "predict: the model gives ", describe(outputs), " of ",
+                 count == 1 ? std::string("one input") : join_text(count, " inputs"), ", but the data has ", classes(),
+                 " classes");
     append(result.logits, first, total, outputs);
     if (embedding) append(result.embedding, first, total, seen);
   }

@@ -86,6 +86,12 @@ class Regression : public Task {
   bool best_by_loss() const override { return true; }
 };
 
+/// Three numbers of an image.
+class Counts : public Task {
+ public:
+  nn::Inputs inputs(const Session&, const data::Batch& batch) const override { return {flatten(batch["images"], 1)}; }
+};
+
 struct Pixels : nn::Module {
   Pixels(std::int64_t channels, std::int64_t classes) : in(channels, 16), out(16, classes) {
     register_module("in", in);
@@ -108,6 +114,12 @@ void add_own_once() {
     });
     models::add("task_test_pixels", [](const models::InputInfo& input) -> std::unique_ptr<nn::Module> {
       return std::make_unique<Pixels>(input.channels, input.classes);
+    });
+    models::add("task_test_linear_of_shades", [](const models::InputInfo&) -> std::unique_ptr<nn::Module> {
+      return std::make_unique<nn::Linear>(16, 3);
+    });
+    tasks().add<NoOptions>("task_test_counts", "Of this test.", [](const NoOptions&, const data::DataSplits&) {
+      return std::unique_ptr<Task>(std::make_unique<Counts>());
     });
     tasks().add<NoOptions>("task_test_regression", "Of this test.", [](const NoOptions&, const data::DataSplits&) {
       return std::unique_ptr<Task>(std::make_unique<Regression>());
@@ -195,6 +207,17 @@ TEST(Task, SegmentationMeasuresEachClass) {
   EXPECT_DOUBLE_EQ(record.at("iou").at("dark").as_number(), 1);
   EXPECT_DOUBLE_EQ(meter.accuracy(), 1);
   EXPECT_THROW((void)session->task->predict(*session, "a.png", "."), UsageError);
+}
+
+TEST(Task, OfAProgramMayHaveOtherOutputsThanItsDataHasClasses) {
+  add_own_once();
+  auto session = session_of("task_test_linear_of_shades", "task_test_shades", "task_test_counts");
+  const Predictor predictor(std::move(session));
+  data::Batch batch;
+  batch.set("images", Tensor::zeros({5, 4, 4, 1}));
+  const Prediction result = predictor.predict_batch(batch);
+  EXPECT_EQ(result.logits.shape(), (Shape{5, 3})) << "of data with 4 classes";
+  EXPECT_FALSE(result.probabilities.defined());
 }
 
 TEST(Task, SegmentationGivesMasksToAProgram) {
