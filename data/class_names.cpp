@@ -10,13 +10,13 @@
 
 namespace hearth::data {
 
-const std::vector<std::string>& distinct_classes(const std::vector<std::string>& given) {
-  std::vector<std::string> sorted = given;
+const std::vector<std::string>& distinct_classes(const std::vector<std::string>& names) {
+  std::vector<std::string> sorted = names;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   HEARTH_CHECK(ConfigError, twice == sorted.end(), "/data/classes: \"", *twice,
                "\" is there twice; name each class once, in the order of their numbers");
-  return given;
+  return names;
 }
 
 void refuse_alike_classes(const std::string& source, const std::vector<std::string>& names, const std::string& remedy) {

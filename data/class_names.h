@@ -8,7 +8,7 @@
 namespace hearth::data {
 
 /// What `data.classes` gives, in the order of their numbers. ConfigError for a class that is there twice.
-const std::vector<std::string>& distinct_classes(const std::vector<std::string>& given);
+const std::vector<std::string>& distinct_classes(const std::vector<std::string>& names);
 
 /// DataError for two classes of `source` that differ in blanks around them or in case only; `remedy` is what else helps
 /// than to write them alike.

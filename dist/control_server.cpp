@@ -208,7 +208,7 @@ class ControlServer::Loop {
         const std::size_t end = payload.find('\0');
         if (end == std::string::npos) break;
         one.stored += payload.size();
-        if (one.stored > max_stored) return refuse_more(one, "values");
+        if (one.stored > max_stored) return end_group_over(one, "values");
         const std::string key = payload.substr(0, end);
         values_[key] = payload;
         for (Connection& other : connections_)
@@ -222,7 +222,7 @@ class ControlServer::Loop {
         else if (one.waits_for.size() < max_awaited)
           one.waits_for.push_back(payload);
         else
-          refuse_more(one, "keys to wait for");
+          end_group_over(one, "keys to wait for");
         return;
       }
       case Frame::give_up:
@@ -241,10 +241,10 @@ class ControlServer::Loop {
   }
 
   /// A rank that has the server keep ever more of something is out of order, and the group with it.
-  void refuse_more(Connection& one, const char* what) {
-    fail(join_text(one.who, " gave the server of the group more ", what, " than it keeps"), nullptr);
-    note_end(one);
-    one.closing = true;
+  void end_group_over(Connection& rank, const char* what) {
+    fail(join_text(rank.who, " gave the server of the group more ", what, " than it keeps"), nullptr);
+    note_end(rank);
+    rank.closing = true;
   }
 
   /// Tells the ranks who was refused since they were last told, by a line a second at most.

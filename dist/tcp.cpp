@@ -98,9 +98,9 @@ class TcpTransport : public Transport {
     std::list<Stream> streams;
     const auto add = [&](int peer, bool sends, std::span<std::byte> bytes) {
       if (bytes.empty()) return;
-      const auto is_it = [&](const Stream& one) { return one.peer() == peer && one.sends() == sends; };
-      const auto found = std::ranges::find_if(streams, is_it);
-      (found != streams.end() ? *found : streams.emplace_back(peer, sends)).add(bytes);
+      const auto stream = std::ranges::find_if(
+          streams, [&](const Stream& known) { return known.peer() == peer && known.sends() == sends; });
+      (stream != streams.end() ? *stream : streams.emplace_back(peer, sends)).add(bytes);
     };
     for (const Incoming& one : in) add(one.from, false, one.bytes);
     for (const Outgoing& one : out) add(one.to, true, {const_cast<std::byte*>(one.bytes.data()), one.bytes.size()});
@@ -113,7 +113,7 @@ class TcpTransport : public Transport {
       } else {
         deadline = in_seconds(timeout_seconds_);
       }
-      std::erase_if(streams, [](const Stream& one) { return one.is_done(); });
+      std::erase_if(streams, [](const Stream& stream) { return stream.is_done(); });
     }
   }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/io/descriptor.h"
 #include "dist/frame.h"
 
 namespace hearth::dist {
@@ -119,7 +120,8 @@ class Mesh {
 
   void accept_all() {
     while (true) {
-      Socket socket(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Socket socket(
+          above_standard_streams(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
       if (!socket) {
         const int code = errno;
         // A caller who has hung up already is none.

@@ -20,7 +20,7 @@
 namespace hearth::train {
 namespace {
 
-// Some 20 microseconds: enough for the gap between two loops, too few to hold anybody up.
+// For the gap between two loops. OpenMP itself takes 300,000 where nothing is said.
 constexpr const char* few_spins = "1000";
 
 /// Threads of all processes that run now or want to; 0 where the system does not tell.
