@@ -89,7 +89,6 @@ add_library(hearth_hardened INTERFACE)
 target_compile_options(hearth_hardened INTERFACE "$<${hardened}:${hardening}>")
 target_link_options(hearth_settings INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 if(HEARTH_SANITIZE)
-  # Modules that are left out compile as in a Release build, and so come from the compiler cache.
   set(level -O1)
   if(HEARTH_SANITIZE_MODULES)
     set(level -O0)

@@ -42,6 +42,23 @@ inline std::vector<std::unique_ptr<Collective>> groups_of(const std::string& bac
   return backend == "loopback" ? loopback_groups(size) : process_groups(size, backend == "shared memory");
 }
 
+/// Rank 2 of three gives up within a sum of so many elements: the others name it.
+inline void expect_giving_up_is_named(const std::string& backend, std::int64_t count) {
+  const std::vector<std::string> failures = test::failures_of_ranks(groups_of(backend, 3), [&](Collective& group) {
+    EXPECT_EQ(group.backend(), backend);
+    group.barrier();
+    if (group.rank() == 2) return group.abort("no memory");
+    const Tensor x = Tensor::zeros({count});
+    group.all_reduce(x).wait();
+  });
+  EXPECT_EQ(failures[2], "");
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string& failure = failures[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(failure.starts_with("rank 2 (pid ")) << failure;
+    EXPECT_NE(failure.find("gave up: no memory"), std::string::npos) << failure;
+  }
+}
+
 /// The payload of the next frame after its kind; "" where the other side has hung up or says nothing for 5 seconds.
 inline std::string next_frame(const Socket& socket) {
   std::uint32_t length = 0;

@@ -17,8 +17,6 @@
 namespace hearth::dist::shared_memory_test {
 namespace {
 
-using test::failures_of_ranks;
-
 /// f(transport of the rank, why there is none) on a thread for each rank.
 void run_transports(int size, const std::function<void(Transport*, const std::string&)>& f,
                     const SharedMemoryOptions& options = {}) {
@@ -69,21 +67,7 @@ TEST(SharedMemory, MovesMessagesOfAllSizesManyTimesRoundTheRing) {
 }
 
 TEST(SharedMemory, ARankThatGivesUpInTheMiddleIsNamedByAll) {
-  for (const std::int64_t count : {3, 10000000}) {
-    const std::vector<std::string> failures = failures_of_ranks(groups_of("shared memory", 3), [&](Collective& group) {
-      EXPECT_STREQ(group.backend(), "shared memory");
-      group.barrier();
-      if (group.rank() == 2) return group.abort("no memory");
-      const Tensor x = Tensor::zeros({count});
-      group.all_reduce(x).wait();
-    });
-    EXPECT_EQ(failures[2], "");
-    for (int rank = 0; rank < 2; ++rank) {
-      const std::string& failure = failures[static_cast<std::size_t>(rank)];
-      EXPECT_TRUE(failure.starts_with("rank 2 (pid ")) << failure;
-      EXPECT_NE(failure.find("gave up: no memory"), std::string::npos) << failure;
-    }
-  }
+  for (const std::int64_t count : {3, 10000000}) expect_giving_up_is_named("shared memory", count);
 }
 
 TEST(SharedMemory, ARankThatTakesNothingIsNamed) {

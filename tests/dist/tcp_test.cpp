@@ -19,20 +19,7 @@ namespace {
 using test::failures_of_ranks;
 
 TEST(Tcp, ARankThatGivesUpInTheMiddleIsNamedByAll) {
-  for (const std::int64_t count : {3, 100000}) {
-    const std::vector<std::string> failures = failures_of_ranks(groups_of("tcp", 3), [&](Collective& group) {
-      group.barrier();
-      if (group.rank() == 2) return group.abort("no memory");
-      const Tensor x = Tensor::zeros({count});
-      group.all_reduce(x).wait();
-    });
-    EXPECT_EQ(failures[2], "");
-    for (int rank = 0; rank < 2; ++rank) {
-      const std::string& failure = failures[static_cast<std::size_t>(rank)];
-      EXPECT_TRUE(failure.starts_with("rank 2 (pid ")) << failure;
-      EXPECT_NE(failure.find("gave up: no memory"), std::string::npos) << failure;
-    }
-  }
+  for (const std::int64_t count : {3, 100000}) expect_giving_up_is_named("tcp", count);
 }
 
 TEST(Tcp, DisagreementNamesBothCalls) {
