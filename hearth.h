@@ -23,6 +23,7 @@
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "core/tf32.h"
+#include "core/warning.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/formats/cifar.h"

@@ -3,11 +3,11 @@
 #include "ops/candidates.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <list>
 
 #include "core/nearest.h"
+#include "core/warning.h"
 #include "ops/forget_choices.h"
 
 namespace hearth {
@@ -70,8 +70,6 @@ void set_forced(const std::string& op, const std::string& name) {
     all.forced[op] = name;
   ++all.generation;
 }
-
-void warn(const std::string& text) { std::fprintf(stderr, "hearth: warning: %s\n", text.c_str()); }
 
 std::string listed(const std::vector<std::string>& words, const char* separator) {
   std::string text;

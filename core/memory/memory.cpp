@@ -134,6 +134,11 @@ class CountingMemory final : public MemoryResource {
   std::atomic<std::int64_t> allocations_{0};
 };
 
+/// Ends the process with this message, as no destructor may throw.
+[[noreturn]] void throw_overrun(std::size_t bytes) {
+  throw InternalError(join_text("memory was written outside a block of ", bytes, " bytes"));
+}
+
 class PoisonedMemory final : public MemoryResource {
  public:
   explicit PoisonedMemory(MemoryResource& below) : below_(below) {}
@@ -149,8 +154,7 @@ class PoisonedMemory final : public MemoryResource {
     auto* base = static_cast<unsigned char*>(pointer) - canary_bytes;
     for (std::size_t i = 0; i < canary_bytes; ++i)
       if (base[i] != canary || base[canary_bytes + bytes + i] != canary) {
-        std::fprintf(stderr, "hearth: memory was written outside a block of %zu bytes\n", bytes);
-        std::abort();
+        throw_overrun(bytes);
       }
     std::memset(base, 0xDD, bytes + 2 * canary_bytes);
     below_.deallocate(base, bytes + 2 * canary_bytes);

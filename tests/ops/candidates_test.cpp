@@ -7,6 +7,7 @@
 #include "ops/linear/linear.h"
 #include "ops/matmul/matmul.h"
 #include "tests/support/error_message.h"
+#include "tests/support/warnings.h"
 
 namespace hearth::test::candidates_test {
 namespace {
@@ -169,14 +170,13 @@ int run_with_library(int problem) {
 
 TEST(CandidatesRun, APlanThatFailsIsLeftForItsProblemAlone) {
   const ChoiceLog log;
-  testing::internal::CaptureStderr();
-  const int first = run_with_library(20), again = run_with_library(20), other = run_with_library(5);
-  const std::string told = testing::internal::GetCapturedStderr();
+  int first = 0, again = 0, other = 0;
+  const std::string told =
+      warnings_of([&] { first = run_with_library(20), again = run_with_library(20), other = run_with_library(5); });
   EXPECT_EQ(first, 20);
   EXPECT_EQ(again, 20);
   EXPECT_EQ(other, -5);
-  EXPECT_EQ(told,
-            "hearth: warning: test_plans: vendor is not used for 20: no plan runs; the next implementation runs it\n");
+  EXPECT_EQ(told, "test_plans: vendor is not used for 20: no plan runs; the next implementation runs it\n");
   EXPECT_EQ(log.runs(), (ChoiceLog::Runs{{{"test_plans:own", "20"}, 2}, {{"test_plans:vendor", "5"}, 1}}));
 }
 

@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "core/io/printable.h"
 #include "core/nearest.h"
+#include "core/warning.h"
 #include "train/run/signals.h"
 
 namespace hearth::train {
@@ -360,6 +361,17 @@ struct TerminateScope {
   TerminateScope& operator=(const TerminateScope&) = delete;
 };
 
+/// Writes the library's warnings to the standard error.
+struct WarningScope {
+  WarningScope()
+      : before(set_warning_handler([](const std::string& text) { std::cerr << "hearth: warning: " << text << "\n"; })) {
+  }
+  ~WarningScope() { set_warning_handler(std::move(before)); }
+  WarningScope(const WarningScope&) = delete;
+  WarningScope& operator=(const WarningScope&) = delete;
+  WarningHandler before;
+};
+
 }  // namespace
 
 int run_cli(int argc, char** argv) {
@@ -369,6 +381,7 @@ int run_cli(int argc, char** argv) {
   survive(SIGUSR1);
   survive(SIGXFSZ);
   const TerminateScope memory_may_run_out;
+  const WarningScope warnings;
   try {
     const int code = dispatch(argc, argv);
     std::cout.flush();

@@ -10,6 +10,7 @@
 #include "tests/reference_libraries/cublaslt/tests/reference.h"
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
+#include "tests/support/warnings.h"
 
 namespace hearth::test {
 namespace {
@@ -46,33 +47,26 @@ std::vector<Tensor> native(std::int64_t rows) {
   return layer(rows);
 }
 
-template <class F>
-std::string told(F&& f) {
-  testing::internal::CaptureStderr();
-  f();
-  return testing::internal::GetCapturedStderr();
-}
-
 TEST_F(CudaProductRejection, AProductThatFailsIsToldAndTheNextRuns) {
   const VariableScope timing("HEARTH_PLAN_TIMING", "off");
   controls().fails = true;
   std::vector<Tensor> found;
-  const std::string text = told([&] { found = layer(5); });
+  const std::string text = warnings_of([&] { found = layer(5); });
   for (const char* name : {"cublaslt", "cublaslt_unfused"})
     EXPECT_PRED2(contains, text,
-                 join_text("hearth: warning: linear: ", name, " is not used for f32 x f32 to f32, batch 1, ",
+                 join_text("linear: ", name, " is not used for f32 x f32 to f32, batch 1, ",
                            "5x16 by 16x24, b transposed, bias: cuBLASLt: cublasLtMatmul: ",
                            "CUBLAS_STATUS_EXECUTION_FAILED; the next implementation runs it"));
   EXPECT_EQ(last_choice("linear"), "portable");
   expect_same(found, native(5));
-  EXPECT_EQ(told([&] { (void)layer(5); }), "");
+  EXPECT_EQ(warnings_of([&] { (void)layer(5); }), "");
 }
 
 TEST_F(CudaProductRejection, AWrongProductIsFoundWhereThatIsAskedFor) {
   const VariableScope timing("HEARTH_PLAN_TIMING", "off"), check("HEARTH_CHECK_PLANS", "1");
   controls().wrong = true;
   std::vector<Tensor> found;
-  const std::string text = told([&] { found = layer(6); });
+  const std::string text = warnings_of([&] { found = layer(6); });
   for (const char* part : {"6x16 by 16x24, b transposed, bias: element", "16x24", "a transposed, sums of a: element",
                            "a transposed, added, sums of a: element", "where the native kernel has"})
     EXPECT_PRED2(contains, text, part);
@@ -83,7 +77,7 @@ TEST_F(CudaProductRejection, AWrongProductIsFoundWhereThatIsAskedFor) {
 TEST_F(CudaProductRejection, RightProductsAreKeptWithTheirBits) {
   const VariableScope timing("HEARTH_PLAN_TIMING", "off"), check("HEARTH_CHECK_PLANS", "1");
   std::vector<Tensor> first, second;
-  EXPECT_EQ(told([&] { first = layer(7); }), "");
+  EXPECT_EQ(warnings_of([&] { first = layer(7); }), "");
   EXPECT_EQ(last_choice("linear"), "cublaslt");
   second = layer(7);
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].to_doubles(), second[i].to_doubles()) << i;

@@ -18,6 +18,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
 #include "tests/support/variable_scope.h"
+#include "tests/support/warnings.h"
 
 namespace hearth::test {
 namespace {
@@ -66,14 +67,6 @@ void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& ex
   for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], 2e-2);
 }
 
-/// What f() writes to stderr.
-template <class F>
-std::string told(F&& f) {
-  testing::internal::CaptureStderr();
-  f();
-  return testing::internal::GetCapturedStderr();
-}
-
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
@@ -84,17 +77,17 @@ TEST_F(CudaPlanRejection, APlanThatFailsIsToldAndTheNextRuns) {
   const std::vector<Tensor> own = native("conv2d", [] { return convolve(5); });
   controls().failing = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
   std::vector<Tensor> found;
-  const std::string text = told([&] { found = convolve(5); });
-  for (const char* part : {"hearth: warning: conv2d: cudnn is not used for backward_weights of bf16",
+  const std::string text = warnings_of([&] { found = convolve(5); });
+  for (const char* part : {"conv2d: cudnn is not used for backward_weights of bf16",
                            "[1, 5, 5, 8] by [16, 3, 3, 8] to [1, 5, 5, 16], padding 1",
                            "cudnnBackendExecute: CUDNN_STATUS_EXECUTION_FAILED; the next implementation runs it"})
     EXPECT_PRED2(contains, text, part);
-  EXPECT_EQ(count_of(text, "warning"), 1u) << text;
+  EXPECT_EQ(count_of(text, "is not used for"), 1u) << text;
   EXPECT_EQ(controls().runs[reference_dnn::rounding], 2) << "the other passes";
   expect_same(found, own);
 
   controls() = {};
-  EXPECT_EQ(told([&] { found = convolve(5); }), "") << "it is not tried again";
+  EXPECT_EQ(warnings_of([&] { found = convolve(5); }), "") << "it is not tried again";
   EXPECT_EQ(controls().runs[reference_dnn::rounding], 2);
   expect_same(found, own);
 }
@@ -117,7 +110,7 @@ TEST_F(CudaPlanRejection, WhatFailsWhileItIsRecordedKeepsItsPlan) {
       error_message<DeviceError>([&] { (void)cuda::Graph::record(cuda::stream_of(gpu), arena, work); });
   EXPECT_PRED2(contains, text, "EXECUTION_FAILED");
   controls() = {};
-  EXPECT_EQ(told(work), "");
+  EXPECT_EQ(warnings_of(work), "");
   EXPECT_EQ(last_choice("conv2d"), "cudnn");
 }
 
@@ -146,20 +139,20 @@ TEST_F(CudaPlanRejection, AWrongResultIsFoundWhereThatIsAskedFor) {
     const VariableScope check("HEARTH_CHECK_PLANS", "1");
     controls().wrong = forward;
     std::vector<Tensor> found;
-    const std::string text = told([&] { found = convolve(8); });
+    const std::string text = warnings_of([&] { found = convolve(8); });
     for (const char* part : {"conv2d: cudnn is not used for forward of bf16", "where the native kernel has",
                              "the next implementation runs it"})
       EXPECT_PRED2(contains, text, part);
-    EXPECT_EQ(count_of(text, "warning"), 1u) << text;
+    EXPECT_EQ(count_of(text, "is not used for"), 1u) << text;
     expect_same(found, own);
     for (const int pass : {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                            CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR}) {
       controls().wrong = pass;
-      EXPECT_EQ(told([&] { found = convolve(8); }), "") << "only first results are compared";
+      EXPECT_EQ(warnings_of([&] { found = convolve(8); }), "") << "only first results are compared";
     }
   }
   controls() = {};
-  EXPECT_EQ(told([&] { expect_same(convolve(8), own); }), "");
+  EXPECT_EQ(warnings_of([&] { expect_same(convolve(8), own); }), "");
 }
 
 TEST_F(CudaPlanRejection, RightResultsAreKeptWithTheirBits) {
@@ -169,7 +162,7 @@ TEST_F(CudaPlanRejection, RightResultsAreKeptWithTheirBits) {
     controls().withheld = withheld;
     const std::int64_t rows = withheld < 0 ? 9 : 10;
     std::vector<Tensor> first, second;
-    EXPECT_EQ(told([&] { first = convolve(rows); }), "");
+    EXPECT_EQ(warnings_of([&] { first = convolve(rows); }), "");
     second = convolve(rows);
     EXPECT_EQ(last_choice("conv2d"), "cudnn");
     for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].to_doubles(), second[i].to_doubles()) << i;
@@ -186,7 +179,7 @@ TEST_F(CudaPlanRejection, OfAttention) {
   std::vector<Tensor> found;
   {
     const ChoiceLog log;
-    EXPECT_EQ(told([&] { found = attend(1); }), "");
+    EXPECT_EQ(warnings_of([&] { found = attend(1); }), "");
     EXPECT_EQ(runs_of("attention:cudnn", log), 2);
     expect_same(found, native("attention", [] { return attend(1); }));
   }
@@ -194,9 +187,9 @@ TEST_F(CudaPlanRejection, OfAttention) {
     const std::int64_t samples = fails ? 2 : 3;
     (fails ? controls().failing : controls().wrong) = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
     const ChoiceLog log;
-    const std::string text = told([&] { found = attend(samples); });
+    const std::string text = warnings_of([&] { found = attend(samples); });
     EXPECT_PRED2(contains, text, join_text("attention: cudnn is not used for gradient of bf16, ", samples, " samples"));
-    EXPECT_EQ(count_of(text, "warning"), 2u) << text;
+    EXPECT_EQ(count_of(text, "is not used for"), 2u) << text;
     EXPECT_EQ(runs_of("attention:mma", log), 2);
     controls() = {};
     expect_same(found, native("attention", [&] { return attend(samples); }));
