@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "train/config/run_config.h"
 #include "train/hook.h"
-#include "train/run/run_config.h"
 
 namespace hearth::train {
 

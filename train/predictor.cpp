@@ -18,9 +18,9 @@
 #include "data/text/unicode.h"
 #include "models/embedding_model.h"
 #include "ops/ops.h"
-#include "train/run/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/session.h"
-#include "train/visit_batches.h"
+#include "train/step/visit_batches.h"
 
 namespace hearth {
 namespace {

@@ -10,13 +10,13 @@
 #include "data/fingerprint.h"
 #include "models/nn/norm.h"
 #include "models/registry.h"
-#include "train/agreement.h"
+#include "train/checkpoint/bad_samples.h"
+#include "train/config/auto_precision.h"
 #include "train/evaluation_hooks.h"
-#include "train/run/auto_precision.h"
-#include "train/run/bad_samples.h"
-#include "train/run/model_size.h"
-#include "train/run/step_memory.h"
-#include "train/task/metrics.h"
+#include "train/memory/memory_budget.h"
+#include "train/memory/model_size.h"
+#include "train/model/metrics.h"
+#include "train/step/agreement.h"
 
 namespace hearth::train {
 namespace {
@@ -147,6 +147,8 @@ void Session::restart() {
 void Session::settle() {
   device_ = device_of_run(loaded_.config.device);
   precision_reason_ = settle_precision(loaded_, device_);
+  const PrecisionOptions& precision = config().precision;
+  if (precision.level != PrecisionLevel::O0 && precision.dtype != ComputeType::tf32) autocast_ = precision.type();
 }
 
 void Session::build_or_explain() {
@@ -175,7 +177,7 @@ void Session::build() {
   nn::initialize(*model, config.seed);
   freeze_parts();
   model->to(device_);
-  task->prepare(*this);
+  task->prepare(*this, {config.model, config.data});
   sums = Sums(device_);
   parameters = std::make_unique<FlatParameters>(
       model->parameters(),
@@ -310,16 +312,6 @@ void Session::register_state() {
   for (const NamedHook& one : hooks_) one.hook->register_state(training_state, "hooks." + one.name + ".");
 }
 
-void Sums::read(Meter& meter) const {
-  meter.loss_sum = loss.item();
-  meter.correct = correct.to(Device{}).data<std::int64_t>()[0];
-}
-
-void Sums::write(const Meter& meter) const {
-  loss.copy_from(Tensor::of<double>({1}, {meter.loss_sum}));
-  correct.copy_from(Tensor::of<std::int64_t>({1}, {meter.correct}));
-}
-
 namespace {
 
 /// ", on rank 1 (...)" where the losses of some ranks are no numbers, and those of others are.
@@ -384,12 +376,6 @@ void throw_diverged(const Session& session, const std::string& what) {
                                       "\"; lower the learning rate, warm up longer, or clip the gradients",
                                       travels_as_f16 ? "; dist.wire f16 holds none beyond 65504, bf16 does" : ""));
   throw DivergedError(join_text(what, "; all gradients are finite; lower the learning rate, or look at the data"));
-}
-
-std::optional<DType> Session::autocast() const {
-  const PrecisionOptions& precision = config().precision;
-  if (precision.level == PrecisionLevel::O0 || precision.dtype == ComputeType::tf32) return std::nullopt;
-  return precision.type();
 }
 
 Switches Session::switches() const {

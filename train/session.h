@@ -12,14 +12,14 @@
 #include "core/io/state.h"
 #include "core/switches.h"
 #include "data/registry.h"
-#include "models/nn/module.h"
-#include "models/text/vocabulary_model.h"
 #include "optim/ema.h"
 #include "optim/grad_scaler.h"
 #include "optim/registry.h"
+#include "train/config/run_config.h"
 #include "train/hook.h"
-#include "train/ranks.h"
-#include "train/run/run_config.h"
+#include "train/model/meter.h"
+#include "train/model/trained_model.h"
+#include "train/step/ranks.h"
 
 namespace hearth::cuda {
 class Feed;
@@ -36,37 +36,10 @@ struct Plan {
   std::int64_t total_steps = 0;
 };
 
-/// Sums since some step, part of the state so that a resumed run reports the same numbers.
-struct Meter {
-  double loss_sum = 0;
-  std::int64_t correct = 0;
-  std::int64_t samples = 0;
-  double weight = 0;                         ///< of an evaluation: what its losses count for together; 0: `samples`
-  std::shared_ptr<const Metrics> metrics{};  ///< what the task measured in an evaluation; else null
-  void clear() { *this = {}; }
-  double loss() const {
-    const double whole = weight > 0 ? weight : static_cast<double>(samples);
-    return whole > 0 ? loss_sum / whole : 0;
-  }
-  double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
-};
-
 /// What one step did.
 struct StepResult {
   std::int64_t samples = 0;
   double lr = 0;
-};
-
-/// A meter's sums where the run computes, so that a step need not wait for its device.
-struct HEARTH_API Sums {
-  explicit Sums(Device device) : Sums(Tensor::zeros({1}, DType::f64, device), Tensor::zeros({1}, DType::i64, device)) {}
-  Sums(Tensor loss_sum, Tensor correct_sum) : loss(std::move(loss_sum)), correct(std::move(correct_sum)) {}
-  /// Waits for the device.
-  void read(Meter& meter) const;
-  void write(const Meter& meter) const;
-
-  Tensor loss;     ///< f64 [1]
-  Tensor correct;  ///< i64 [1]
 };
 
 /// Where a run stands. All is registered state but metrics_bytes, which depends on timings, and stop_reason, a text:
@@ -102,7 +75,7 @@ struct NamedHook {
   std::unique_ptr<Hook> hook;
 };
 
-class HEARTH_API Session {
+class HEARTH_API Session : public TrainedModel {
  public:
   /// Opens the data and builds the model with its initial values, the optimizer and the schedule. With a group, which
   /// must outlive the session, it is a rank of a data parallel run.
@@ -115,12 +88,8 @@ class HEARTH_API Session {
 
   const RunConfig& config() const { return loaded_.config; }
   const Json& resolved() const { return loaded_.resolved; }
-  /// Where the run computes.
-  Device device() const { return device_; }
   /// Why the level of precision is what it is where the configuration says "auto"; else empty.
   const std::string& precision_reason() const { return precision_reason_; }
-  /// The low-precision type of the run's precision; nothing for O0.
-  std::optional<DType> autocast() const;
   /// Deterministic mode, repeatability and TF32 as this run's configuration has them: every step and evaluation has a
   /// SwitchScope of them.
   Switches switches() const;
@@ -188,7 +157,6 @@ class HEARTH_API Session {
 
   data::DataSplits data;
   std::unique_ptr<Task> task;  ///< what a batch means
-  std::unique_ptr<nn::Module> model;
   std::unique_ptr<FlatParameters> parameters;
   std::unique_ptr<Ranks> ranks;                   ///< null in a run of one process
   std::unique_ptr<optim::Optimizer> optimizer;    ///< null where nothing is trained
@@ -196,8 +164,6 @@ class HEARTH_API Session {
   std::unique_ptr<optim::Ema> ema;                ///< null without averaging
   std::unique_ptr<optim::GradScaler> loss_scale;  ///< null without loss scaling
   optim::GradScaler::Reading loss_scale_now;      ///< as of the last read_interval()
-  models::VocabularyModel* chunked = nullptr;     ///< the model where the loss is taken of its features, else null
-  Loss loss;
   Plan plan;
   Position position;
   Sums sums{Device{}};       ///< of the interval
@@ -228,7 +194,6 @@ class HEARTH_API Session {
   Collective* group_ = nullptr;
   bool trains_ = true;
   std::optional<Json> data_fingerprint_;
-  Device device_;
   double base_lr_ = 0;
   std::vector<NamedHook> hooks_;
   std::vector<NamedTensor> buffers_;

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/text_generation.h"
 
-#include <algorithm>
 #include <map>
-#include <numeric>
 #include <sstream>
 
 #include "data/text/bleu.h"
 #include "data/text/error_rate.h"
 #include "data/text/text_data.h"
 #include "data/text/unicode.h"
-#include "train/visit_batches.h"
+#include "train/step/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -26,26 +24,6 @@ Ids encoded(const data::Tokenizer& tokenizer, const std::string& text, const std
     throw DataError(join_text(place, ": ", error.what()));
   }
 }
-
-/// What ids add to the text of those before them: pieces may be joined, by a blank or within a character.
-std::string text_behind(const data::Tokenizer& tokenizer, Ids before, const Ids& added) {
-  const std::string prompt = tokenizer.decode(before);
-  before.insert(before.end(), added.begin(), added.end());
-  const std::string whole = tokenizer.decode(before);
-  return repaired_text(whole.starts_with(prompt) ? whole.substr(prompt.size()) : tokenizer.decode(added));
-}
-
-/// At most `most` ids of a tokenizer, none of them special; its end ends a text.
-models::WritingLimits writing_limits(const data::Tokenizer& tokenizer, std::int64_t most) {
-  const data::SpecialIds& special = tokenizer.special();
-  models::WritingLimits limits{.most = most, .end = special.end, .vocabulary = tokenizer.size()};
-  for (const std::int32_t id : {special.pad, special.unknown, special.begin, special.mask})
-    if (id >= 0 && id != special.end) limits.never.push_back(id);
-  return limits;
-}
-
-// Searched for together; each with its beam.
-constexpr std::size_t sources_at_once = 32;
 
 /// UsageError for a run on something else, or on masked sequences.
 const data::TokenDataset& token_stream_of(const Session& session) {
@@ -110,19 +88,6 @@ void set_error_rate(Json& record, const std::vector<std::string>& outputs,
 
 }  // namespace
 
-std::string repaired_text(std::string_view text) {
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const utf8::Character character = utf8::character_at(text, at);
-    if (character.bytes > 0)
-      result.append(text, at, character.bytes);
-    else
-      utf8::append(result, 0xFFFD);
-    at += std::max<std::size_t>(1, character.bytes);
-  }
-  return result;
-}
-
 std::vector<Continuation> generate_text(Session& session, const std::vector<std::string>& prompts,
                                         models::GenerateOptions options) {
   const data::Tokenizer& tokenizer = token_stream_of(session).tokenizer();
@@ -140,17 +105,8 @@ std::vector<Continuation> generate_text(Session& session, const std::vector<std:
 std::vector<Continuation> continue_ids(Session& session, const std::vector<std::vector<std::int32_t>>& prompts,
                                        models::GenerateOptions options) {
   const data::TokenDataset& set = token_stream_of(session);
-  const data::Tokenizer& tokenizer = set.tokenizer();
-  options.limits = writing_limits(tokenizer, options.limits.most);
   const EvaluationScope as_in_evaluations(session);
-  const auto decoder = models::make_decoder(
-      *session.model, {.sequences = static_cast<std::int64_t>(prompts.size()), .capacity = set.longest()});
-  const std::vector<models::Written> written = models::generate(*decoder, prompts, options);
-  std::vector<Continuation> result;
-  for (std::size_t i = 0; i < written.size(); ++i)
-    result.push_back({text_behind(tokenizer, prompts[i], written[i].ids),
-                      static_cast<std::int64_t>(written[i].ids.size()), written[i].ended});
-  return result;
+  return write_continuations(session, set, prompts, std::move(options));
 }
 
 std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, const std::vector<std::string>& lines,
@@ -172,29 +128,8 @@ std::vector<std::vector<std::int32_t>> encode_sources(const Session& session, co
 std::vector<Translation> translate(Session& session, const std::vector<std::vector<std::int32_t>>& sources,
                                    models::BeamOptions options) {
   const data::PairDataset& set = set_of_pairs(session);
-  const data::Tokenizer& tokenizer = set.tokenizer();
-  options.limits = writing_limits(tokenizer, options.limits.most);
-  std::vector<Translation> result(sources.size(), {"", 0, true});
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    if (sources[i].size() > 1) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
   const EvaluationScope as_in_evaluations(session);
-  for (std::size_t first = 0; first < order.size(); first += sources_at_once) {
-    const std::size_t count = std::min(sources_at_once, order.size() - first);
-    std::vector<Ids> rows;
-    for (std::size_t i = first; i < first + count; ++i) rows.push_back(sources[order[i]]);
-    const auto decoder = models::make_decoder(
-        *session.model,
-        {.sequences = checked_mul(static_cast<std::int64_t>(count), options.beam, "translate: sequences"),
-         .capacity = set.longest(),
-         .source = data::padded_rows(rows, set.source_tokenizer().special().pad)});
-    const auto found = models::beam_search(*decoder, std::vector<Ids>(count, Ids{tokenizer.special().begin}), options);
-    for (std::size_t i = 0; i < count; ++i)
-      result[order[first + i]] = {repaired_text(tokenizer.decode(found[i].ids)), found[i].score, found[i].ended};
-  }
-  return result;
+  return write_translations(session, set, sources, std::move(options));
 }
 
 void set_translation_metric(Json& record, Session& session, const data::PairDataset& part,

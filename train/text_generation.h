@@ -4,21 +4,13 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/text/token_set.h"
-#include "models/text/beam_search.h"
-#include "models/text/generate.h"
 #include "train/session.h"
+#include "train/task/written_text.h"
 
 namespace hearth::train {
-
-struct Continuation {
-  std::string text;  ///< without the prompt; UTF-8
-  std::int64_t tokens = 0;
-  bool ended = false;  ///< otherwise it has the most ids
-};
 
 /// Writes prompts on with a run on a token stream; `options.limits` but for `most` come from its tokenizer. An empty
 /// prompt stands for the beginning of a text. UsageError for a run on something else, or on masked sequences;
@@ -31,21 +23,12 @@ HEARTH_API std::vector<Continuation> continue_ids(Session& session,
                                                   const std::vector<std::vector<std::int32_t>>& prompts,
                                                   models::GenerateOptions options);
 
-/// Text whose bytes are UTF-8: others, as half a character at the end of a text of bytes, become U+FFFD.
-HEARTH_API std::string repaired_text(std::string_view text);
-
 /// The ids of lines as a run on pairs takes them. DataError naming `source` and the line for one that is longer than
 /// the model takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks;
 /// UsageError for a run on something else.
 HEARTH_API std::vector<std::vector<std::int32_t>> encode_sources(const Session& session,
                                                                  const std::vector<std::string>& lines,
                                                                  const std::string& source);
-
-struct Translation {
-  std::string text;  ///< UTF-8
-  double score = 0;  ///< as models::Found has it
-  bool ended = false;
-};
 
 /// Translates sources, ids with an end, by a run on pairs; `options.limits` but for `most` come from the tokenizer of
 /// translations. Those of about equal length are searched for together. What has no ids but the end gives an empty

@@ -11,17 +11,17 @@
 #include "core/cpu/parallel.h"
 #include "core/cuda/stream.h"
 #include "core/text_stream.h"
-#include "train/agreement.h"
-#include "train/captured_step.h"
+#include "train/checkpoint/bad_samples.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
+#include "train/checkpoint/run_info.h"
+#include "train/memory/step_memory.h"
+#include "train/profile/traced_steps.h"
 #include "train/report/report.h"
-#include "train/run/bad_samples.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
-#include "train/run/run_info.h"
-#include "train/run/signals.h"
-#include "train/run/step_memory.h"
-#include "train/step.h"
-#include "train/traced_steps.h"
+#include "train/signals.h"
+#include "train/step/agreement.h"
+#include "train/step/captured_step.h"
+#include "train/step/step.h"
 
 namespace hearth::train {
 namespace {
@@ -138,7 +138,9 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (folder_.writes()) info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples));
   };
   write_info("running", Json::object());
-  if (session_.ranks) require_same_start(session_);
+  if (session_.ranks)
+    require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
+                       session_.training_state);
   if (config.train.graph.value_or(session_.device().is_cuda())) {
     std::string why_not = why_not_replayed(session_);
     if (why_not.empty() && session_.device().is_cpu()) why_not = "the run computes on the cpu";
@@ -428,7 +430,7 @@ void Trainer::save_checkpoint() {
   if (session_.ranks) {
     const std::string now = join_text("the checkpoint of step ", position.step);
     dist::set_status(session_.ranks->group(), now);
-    require_same_weights(session_, now);
+    require_same_weights(session_.ranks->group(), *session_.parameters, session_.model->buffers(), now);
     session_.read_interval();
   }
   folder_.writes() ? save_session(session_, folder_.checkpoints()) : read_for_checkpoint(session_);

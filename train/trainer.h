@@ -6,12 +6,12 @@
 #include <span>
 #include <string>
 
+#include "train/checkpoint/run_folder.h"
+#include "train/profile/communication.h"
+#include "train/profile/device_use.h"
+#include "train/profile/input_use.h"
+#include "train/profile/run_profile.h"
 #include "train/report/progress.h"
-#include "train/run/communication.h"
-#include "train/run/device_use.h"
-#include "train/run/input_use.h"
-#include "train/run/run_folder.h"
-#include "train/run/run_profile.h"
 #include "train/session.h"
 
 namespace hearth::train {

@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "core/text_stream.h"
+#include "train/checkpoint/best_weights.h"
 #include "train/evaluation_hooks.h"
 #include "train/report/report.h"
-#include "train/run/best_weights.h"
-#include "train/step.h"
+#include "train/step/step.h"
+#include "train/step/visit_batches.h"
 #include "train/task/report_sections.h"
 #include "train/trainer.h"
-#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {

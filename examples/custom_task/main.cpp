@@ -136,7 +136,7 @@ void describe(Fields<UNetOptions>& f) {
 struct Digits : train::SegmentationTask {
   using SegmentationTask::SegmentationTask;
 
-  Json predict(train::Session& session, const std::string& path, const std::string& folder) const override {
+  Json predict(const train::TrainedModel& trained, const std::string& path, const std::string& folder) const override {
     const data::Image image = data::decode_image(path);
     HEARTH_CHECK(DataError, image.height == side && image.width == side, path, ": ", image.height, " x ", image.width,
                  " pixels; the model takes ", side, " x ", side);
@@ -144,8 +144,8 @@ struct Digits : train::SegmentationTask {
     grey.reshape(side, side, 1);
     for (std::size_t i = 0; i < grey.pixels.size(); ++i)
       grey.pixels[i] = image.pixels[i * static_cast<std::size_t>(image.channels)];
-    const Tensor x = reshape(as_tensor(grey), {1, side, side, 1}).to(session.device());
-    const Tensor classes = argmax((*session.model)(x), -1).to(Device{});
+    const Tensor x = reshape(as_tensor(grey), {1, side, side, 1}).to(trained.device());
+    const Tensor classes = argmax((*trained.model)(x), -1).to(Device{});
     data::Image mask;
     mask.reshape(side, side, 1);
     // Background is black, the classes are shades of grey.

@@ -10,10 +10,10 @@
 #include "core/io/file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
-#include "train/step.h"
-#include "train/visit_batches.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
+#include "train/step/step.h"
+#include "train/step/visit_batches.h"
 
 namespace hearth::train::average_test {
 namespace {

@@ -6,9 +6,9 @@
 #include "core/io/safetensors.h"
 #include "tests/support/error_message.h"
 #include "tests/train/weights_command.h"
-#include "train/run/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::averaged_weights_test {
 namespace {

@@ -11,9 +11,9 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 #include "tests/train/hook_run.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
-#include "train/run/trained_weights.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
+#include "train/checkpoint/trained_weights.h"
 
 namespace hearth::train::checkpoint_links_test {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoint sets after every accident: processes killed at any point, files cut short, every flipped bit, full disks.
-#include "train/run/checkpoint_set.h"
+#include "train/checkpoint/checkpoint_set.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -15,7 +15,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train::chunked_head_test {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/io/safetensors.h"
 #include "tests/support/places.h"
 #include "tests/train/cli_program.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train::cli_test {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of a run tell of their communication.
-#include "train/run/communication.h"
+#include "train/profile/communication.h"
 
 #include <gtest/gtest.h>
 

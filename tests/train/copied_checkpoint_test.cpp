@@ -13,8 +13,8 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
 
 namespace hearth::train::copied_checkpoint_test {
 namespace {

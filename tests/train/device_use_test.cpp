@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/profiler.h"
-#include "train/run/device_use.h"
+#include "train/profile/device_use.h"
 
 namespace hearth::train::device_use_test {
 namespace {

@@ -15,8 +15,8 @@
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 #include "tests/train/disagreement_rows.h"
-#include "train/agreement.h"
-#include "train/ranks.h"
+#include "train/step/agreement.h"
+#include "train/step/ranks.h"
 #include "train/trainer.h"
 
 namespace hearth::train::disagreement_test {

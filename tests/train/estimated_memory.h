@@ -9,7 +9,7 @@
 
 #include "core/memory/memory.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/step_memory.h"
+#include "train/memory/step_memory.h"
 #include "train/trainer.h"
 
 namespace hearth::test {

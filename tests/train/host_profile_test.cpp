@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run/host_profile.h"
+#include "train/profile/host_profile.h"
 
 #include <gtest/gtest.h>
 

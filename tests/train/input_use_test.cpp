@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which stage of loading steps wait for: a slow one is named wherever it is.
-#include "train/run/input_use.h"
+#include "train/profile/input_use.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loss.h"
+#include "train/model/loss.h"
 
 #include <gtest/gtest.h>
 

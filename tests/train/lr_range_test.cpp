@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning-rate range test: its rates, its end, and the rate that it suggests.
-#include "train/run/lr_range.h"
+#include "train/lr_range.h"
 
 #include <gtest/gtest.h>
 

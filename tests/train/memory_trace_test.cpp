@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trace at two batch sizes says of a third, and what a report of failure names.
-#include "train/run/memory_trace.h"
+#include "train/memory/memory_trace.h"
 
 #include <gtest/gtest.h>
 

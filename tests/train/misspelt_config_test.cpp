@@ -8,7 +8,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train::misspelt_config_test {
 namespace {

@@ -5,7 +5,7 @@
 #include "core/io/file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train::model_of_weights_test {
 namespace {

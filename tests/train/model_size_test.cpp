@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that do not fit memory are refused by their number of parameters, before any of it is touched.
-#include "train/run/model_size.h"
+#include "train/memory/model_size.h"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@
 #include "models/registry.h"
 #include "ops/ops.h"
 #include "tests/support/temp_dir.h"
-#include "train/captured_step.h"
-#include "train/run/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/step/captured_step.h"
 
 namespace hearth::test {
 

@@ -23,8 +23,8 @@
 #include "tests/support/run_program.h"
 #include "tests/train/precision_session.h"
 #include "train/cli/cli.h"
+#include "train/config/auto_precision.h"
 #include "train/report/metrics_log.h"
-#include "train/run/auto_precision.h"
 
 namespace hearth::train::precision_test {
 namespace {

@@ -23,8 +23,8 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 #include "tests/train/predict_docs.h"
-#include "train/run/checkpoint.h"
-#include "train/step.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/step/step.h"
 
 namespace hearth::predictor_test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data parallel runs: ranks end with the same bits as each other and, in deterministic mode, as any other number of
 // ranks; without it, with the losses of one process.
-#include "train/ranks.h"
+#include "train/step/ranks.h"
 
 #include <gtest/gtest.h>
 
@@ -23,11 +23,11 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/checkpoint_set.h"
-#include "train/step.h"
-#include "train/task/metrics.h"
+#include "train/checkpoint/checkpoint_set.h"
+#include "train/model/metrics.h"
+#include "train/step/step.h"
+#include "train/step/visit_batches.h"
 #include "train/trainer.h"
-#include "train/visit_batches.h"
 
 namespace hearth::train::ranks_test {
 namespace {

@@ -16,11 +16,11 @@
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
+#include "train/checkpoint/run_folder.h"
 #include "train/cli/cli.h"
 #include "train/report/metrics_log.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
-#include "train/run/run_folder.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "tests/support/error_message.h"
-#include "train/task/metrics.h"
+#include "train/model/metrics.h"
 
 namespace hearth::train::report_sections_test {
 namespace {

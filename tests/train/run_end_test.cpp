@@ -8,7 +8,7 @@
 #include "core/io/safetensors.h"
 #include "tests/support/error_message.h"
 #include "tests/train/hook_run.h"
-#include "train/run/checkpoint_set.h"
+#include "train/checkpoint/checkpoint_set.h"
 
 namespace hearth::train::run_end_test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run/run_folder.h"
+#include "train/checkpoint/run_folder.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run/run_info.h"
+#include "train/checkpoint/run_info.h"
 
 #include <gtest/gtest.h>
 

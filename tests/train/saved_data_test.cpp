@@ -11,8 +11,8 @@
 #include "data/quarantine.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
 
 namespace hearth::train::saved_data_test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run/signals.h"
+#include "train/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

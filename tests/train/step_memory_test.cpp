@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a run on the CPU: estimated from small batches, against what the allocator reports at others; and the
 // command that prints it.
-#include "train/run/step_memory.h"
+#include "train/memory/step_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -16,11 +16,11 @@
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 #include "tests/train/weights_command.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_set.h"
 #include "train/cli/cli.h"
-#include "train/run/checkpoint.h"
-#include "train/run/checkpoint_set.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::weights_command_test {
 namespace {

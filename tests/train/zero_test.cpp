@@ -20,7 +20,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
-#include "train/run/rank_memory.h"
+#include "train/memory/rank_memory.h"
 #include "train/trainer.h"
 
 namespace hearth::train::zero_test {

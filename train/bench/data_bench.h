@@ -10,8 +10,8 @@
 
 #include "data/registry.h"
 #include "train/bench/bench.h"
-#include "train/run/input_use.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
+#include "train/profile/input_use.h"
 
 namespace hearth::train {
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "train/captured_step.h"
-#include "train/run/device_use.h"
+#include "train/profile/device_use.h"
 #include "train/session.h"
+#include "train/step/captured_step.h"
 
 namespace hearth::train {
 

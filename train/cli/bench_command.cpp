@@ -15,7 +15,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
 #include "train/cli/name_filter.h"
-#include "train/run/host_profile.h"
+#include "train/profile/host_profile.h"
 #if HEARTH_HAS_CUDA
 #include "train/bench/cuda/traced_step.h"
 #endif

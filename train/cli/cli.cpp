@@ -20,7 +20,7 @@
 #include "core/io/printable.h"
 #include "core/nearest.h"
 #include "core/warning.h"
-#include "train/run/signals.h"
+#include "train/signals.h"
 
 namespace hearth::train {
 

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "train/cli/commands.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train {
 

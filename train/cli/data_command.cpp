@@ -14,9 +14,9 @@
 #include "data/table/table.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
+#include "train/checkpoint/bad_samples.h"
 #include "train/cli/commands.h"
-#include "train/run/bad_samples.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train {
 

@@ -7,9 +7,9 @@
 #include "core/cuda/emulation.h"
 #include "core/cuda/stream.h"
 #include "ops/onednn/onednn.h"
+#include "train/checkpoint/run_info.h"
 #include "train/cli/commands.h"
 #include "train/cli/devices.h"
-#include "train/run/run_info.h"
 
 namespace hearth::train {
 

@@ -14,7 +14,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/devices.h"
 #include "train/cli/doctor.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train {
 namespace {

@@ -4,11 +4,11 @@
 #include <iostream>
 
 #include "models/weights/weights.h"
+#include "train/checkpoint/bad_samples.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/cli/beam.h"
 #include "train/cli/commands.h"
-#include "train/run/bad_samples.h"
-#include "train/run/checkpoint.h"
-#include "train/step.h"
+#include "train/step/step.h"
 #include "train/text_generation.h"
 
 namespace hearth::train {

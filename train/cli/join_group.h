@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/collective.h"
-#include "train/run/run_config.h"
+#include "train/config/run_config.h"
 
 namespace hearth::train {
 

@@ -12,13 +12,13 @@
 #include "data/formats/image_folder.h"
 #include "data/text/labelled.h"
 #include "ops/shape/concat.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/cli/beam.h"
 #include "train/cli/commands.h"
 #include "train/cli/predict_rows.h"
 #include "train/predictor.h"
-#include "train/run/checkpoint.h"
+#include "train/step/visit_batches.h"
 #include "train/text_generation.h"
-#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "core/io/file.h"
 #include "core/io/printable.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/cli/commands.h"
 #include "train/report/report.h"
-#include "train/run/checkpoint.h"
 
 namespace hearth::train {
 namespace {

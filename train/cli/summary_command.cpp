@@ -6,12 +6,12 @@
 #include "autograd/grad_mode.h"
 #include "core/text_stream.h"
 #include "models/nn/summary.h"
-#include "train/captured_step.h"
 #include "train/cli/commands.h"
+#include "train/memory/rank_memory.h"
+#include "train/memory/step_memory.h"
 #include "train/report/precision_report.h"
-#include "train/run/rank_memory.h"
-#include "train/run/step_memory.h"
-#include "train/step.h"
+#include "train/step/captured_step.h"
+#include "train/step/step.h"
 
 namespace hearth::train {
 namespace {

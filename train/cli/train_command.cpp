@@ -14,12 +14,12 @@
 #include "core/cpu/parallel.h"
 #include "core/io/printable.h"
 #include "data/text/text_data.h"
+#include "train/checkpoint/trained_weights.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
+#include "train/memory/step_memory.h"
 #include "train/report/precision_report.h"
-#include "train/run/signals.h"
-#include "train/run/step_memory.h"
-#include "train/run/trained_weights.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace hearth::train {

@@ -9,8 +9,8 @@
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
-#include "train/run/lr_range.h"
-#include "train/run/step_memory.h"
+#include "train/lr_range.h"
+#include "train/memory/step_memory.h"
 
 namespace hearth::train {
 namespace {

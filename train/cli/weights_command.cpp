@@ -10,8 +10,8 @@
 #include "models/weights/non_finite.h"
 #include "models/weights/swin_weights.h"
 #include "models/weights/weights_import.h"
+#include "train/checkpoint/trained_weights.h"
 #include "train/cli/commands.h"
-#include "train/run/trained_weights.h"
 
 namespace hearth::train {
 namespace {

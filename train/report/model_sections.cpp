@@ -6,9 +6,9 @@
 #include "train/report/page.h"
 #include "train/report/report.h"
 #include "train/report/training_inputs.h"
-#include "train/step.h"
+#include "train/step/step.h"
+#include "train/step/visit_batches.h"
 #include "train/task/report_sections.h"
-#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -21,7 +21,11 @@ void add_task(Session& session, const ModelReport& options, ReportSections& sect
                " split; choose another with --split");
   if (!is_there) return;
   ReportSections own;
-  session.task->report(session, part, options.most, own);
+  // Structured bindings are no captures.
+  const VisitBatches visit = [&session, &part = part, &options](const std::function<void(const data::Batch&)>& use) {
+    visit_batches(session, part, options.most, use);
+  };
+  session.task->report(session, part, visit, own);
   if (options.samples) {
     const EvaluationScope as_in_evaluations(session);
     const std::vector<Figure> samples = session.task->samples(session, part);

@@ -8,7 +8,7 @@
 #include "autograd/record.h"
 #include "core/origin.h"
 #include "core/tf32.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train {
 namespace {

@@ -6,13 +6,13 @@
 
 #include "core/io/file.h"
 #include "core/text_stream.h"
+#include "train/checkpoint/run_folder.h"
 #include "train/report/device_section.h"
 #include "train/report/input_section.h"
 #include "train/report/metrics_log.h"
 #include "train/report/page.h"
 #include "train/report/progress.h"
 #include "train/report/timeline.h"
-#include "train/run/run_folder.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {

@@ -7,8 +7,7 @@
 #include <numeric>
 
 #include "ops/ops.h"
-#include "train/session.h"
-#include "train/visit_batches.h"
+#include "train/model/trained_model.h"
 
 namespace hearth::train {
 namespace {
@@ -106,18 +105,19 @@ void report_each_class(const ConfusionMatrix& matrix, const std::vector<std::str
   sections.table({"class", "count", "precision", "recall", "F1", "IoU"}, rows);
 }
 
-void report_classes(Session& session, const data::DatasetPointer& part, std::int64_t most, ReportSections& sections,
+void report_classes(const Task& task, const TrainedModel& trained, const data::DatasetPointer& part,
+                    const VisitBatches& visit, ReportSections& sections,
                     const std::function<Figure(std::int64_t sample)>& figure_of) {
   const std::vector<std::string>& names = part->class_names();
   ConfusionMatrix matrix(part->classes());
   std::vector<Mistake> worst;
   Calibration calibration;
-  visit_batches(session, part, most, [&](const data::Batch& batch) {
-    const Tensor outputs = (*session.model)(session.task->inputs(session, batch));
+  visit([&](const data::Batch& batch) {
+    const Tensor outputs = (*trained.model)(task.inputs(trained, batch));
     HEARTH_CHECK(ShapeError, outputs.rank() == 2 && outputs.dim(1) == part->classes(), "report: the model gives ",
                  describe(outputs), ", but the data has ", part->classes(), " classes");
     const Tensor labels = batch["labels"].to(Device{}).contiguous();
-    matrix.add(argmax(outputs, -1).to(Device{}), labels, session.loss.ignored_label);
+    matrix.add(argmax(outputs, -1).to(Device{}), labels, trained.loss.ignored_label);
     collect(batch, outputs, labels, worst, calibration);
   });
   sections.heading("Confusion matrix");

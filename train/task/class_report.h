@@ -4,20 +4,20 @@
 
 #include <functional>
 
-#include "data/batch.h"
 #include "data/dataset.h"
 #include "train/task/report_sections.h"
+#include "train/task/task.h"
 
 namespace hearth::train {
 
 class ConfusionMatrix;
-class Session;
 
-/// Adds the confusion matrix, precision, recall and F1 of each class, how often the model is as right
-/// as it is certain, and the most confident mistakes: `figure_of`
-/// shows a sample, to whose caption label and prediction are added. Of the first `most` samples of the split, whose
-/// class names are those of the data. The model's outputs are [N, classes].
-void report_classes(Session& session, const data::DatasetPointer& part, std::int64_t most, ReportSections& sections,
+/// Adds the confusion matrix, precision, recall and F1 of each class, how often the model is as right as it is certain,
+/// and the most confident mistakes: `figure_of` shows a sample, to whose caption label and prediction are added.
+/// `visit` gives batches of the split `part`, whose class names are those of the data. The model's outputs are
+/// [N, classes].
+void report_classes(const Task& task, const TrainedModel& trained, const data::DatasetPointer& part,
+                    const VisitBatches& visit, ReportSections& sections,
                     const std::function<Figure(std::int64_t sample)>& figure_of);
 
 /// A table of `metrics` of each class: all of 30 or fewer, otherwise the 20 with the lowest F1 of those that occur.

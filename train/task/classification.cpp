@@ -7,7 +7,7 @@
 #include "data/table/table.h"
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
-#include "train/session.h"
+#include "train/model/trained_model.h"
 #include "train/task/class_report.h"
 #include "train/task/report_sections.h"
 
@@ -113,20 +113,20 @@ models::InputInfo ClassificationTask::input_info() const {
           .labelled = true};
 }
 
-void ClassificationTask::prepare(const Session& session) {
-  if (samples_) return samples_->require_fitting_model(session.config());
+void ClassificationTask::prepare(const TrainedModel& trained, const ChosenComponents& chosen) {
+  if (samples_) return samples_->require_fitting_model(chosen);
   const std::int64_t channels = data_.input_shape().channels;
-  pixel_values_ = Tensor::of({channels, 256}, data_.train_transforms.normalizer().values()).to(session.device());
-  const std::vector<NamedTensor> all = session.model->parameters();
+  pixel_values_ = Tensor::of({channels, 256}, data_.train_transforms.normalizer().values()).to(trained.device());
+  const std::vector<NamedTensor> all = trained.model->parameters();
   pads_pixels_ = !all.empty() && all.front().tensor->rank() == 4 && all.front().tensor->dim(3) == channels;
 }
 
-nn::Inputs ClassificationTask::inputs(const Session& session, const data::Batch& batch) const {
+nn::Inputs ClassificationTask::inputs(const TrainedModel& trained, const data::Batch& batch) const {
   if (samples_) return samples_->of(batch);
   const Tensor& images = batch["images"];
   if (images.dtype() != DType::u8) return {images};
-  const DType dtype = session.autocast().value_or(DType::f32);
-  const std::int64_t capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), session.device()) : 0;
+  const DType dtype = trained.autocast().value_or(DType::f32);
+  const std::int64_t capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), trained.device()) : 0;
   return {detail::normalize_images(
       images, pixel_values_, {.dtype = dtype, .erased = batch.find("erased"), .lambda = batch.find("mix")}, capacity)};
 }
@@ -146,9 +146,9 @@ std::int64_t ClassificationTask::rows_to_measure() const {
   return std::clamp<std::int64_t>(enough_pixels / pixels, 2, most);
 }
 
-void ClassificationTask::report(Session& session, const data::DatasetPointer& part, std::int64_t most,
-                                ReportSections& sections) const {
-  report_classes(session, part, most, sections, [images = part->images()](std::int64_t sample) {
+void ClassificationTask::report(const TrainedModel& trained, const data::DatasetPointer& part,
+                                const VisitBatches& visit, ReportSections& sections) const {
+  report_classes(*this, trained, part, visit, sections, [images = part->images()](std::int64_t sample) {
     Figure figure{.caption = join_text("sample ", sample)};
     if (images == nullptr) return figure;
     if (const std::string name = images->sample_name(sample); !name.empty()) figure.caption = name;

@@ -31,15 +31,15 @@ class HEARTH_API ClassificationTask : public Task {
  public:
   explicit ClassificationTask(const data::DataSplits& data, const ClassMetricOptions& options = {});
   models::InputInfo input_info() const override;
-  void prepare(const Session& session) override;
+  void prepare(const TrainedModel& trained, const ChosenComponents& chosen) override;
   /// Pixels are normalised where they lie; other images are as they are.
-  nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+  nn::Inputs inputs(const TrainedModel& trained, const data::Batch& batch) const override;
   const char* unit() const override { return samples_ ? "samples" : "images"; }
   std::unique_ptr<Metrics> metrics() const override { return class_metrics(options_, data_.train->class_names()); }
   Predicts predicts() const override { return samples_ ? predicts_of_samples(data_) : Predicts::image_classes; }
   std::string describe() const override;
   std::int64_t rows_to_measure() const override;
-  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+  void report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
               ReportSections& sections) const override;
 
  private:

@@ -6,7 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "core/run_on.h"
 #include "ops/ops.h"
-#include "train/session.h"
+#include "train/model/trained_model.h"
 
 namespace hearth::train {
 namespace {
@@ -81,14 +81,14 @@ void ContrastiveTask::check(const Loss& loss) const {
       "out; leave ignore_index out");
 }
 
-nn::Inputs ContrastiveTask::inputs(const Session&, const data::Batch& batch) const {
+nn::Inputs ContrastiveTask::inputs(const TrainedModel&, const data::Batch& batch) const {
   const nn::Inputs both = inputs_.of(batch);
   return options_.shared_encoder ? nn::Inputs{concat(both, 0)} : both;
 }
 
-Tensor ContrastiveTask::loss(Session& session, const data::Batch& batch, const Measured& measured) const {
+Tensor ContrastiveTask::loss(const TrainedModel& trained, const data::Batch& batch, const Measured& measured) const {
   const std::int64_t n = batch[inputs_.names()[0]].dim(0);
-  const Tensor outputs = (*session.model)(inputs(session, batch));
+  const Tensor outputs = (*trained.model)(inputs(trained, batch));
   HEARTH_CHECK(ShapeError, outputs.rank() == 2 && outputs.dim(0) == 2 * n, "contrastive: the model gives ",
                hearth::describe(outputs), " for ", n, " pairs; embeddings are [", 2 * n,
                ", D]: those of the first inputs, then those of the second");
@@ -105,7 +105,7 @@ Tensor ContrastiveTask::loss(Session& session, const data::Batch& batch, const M
     });
   }
   if (measured.metrics != nullptr) measured.metrics->add(outputs, batch);
-  return mul(add(session.loss(forth, labels), session.loss(back, labels)), 0.5);
+  return mul(add(trained.loss(forth, labels), trained.loss(back, labels)), 0.5);
 }
 
 std::unique_ptr<Metrics> ContrastiveTask::metrics() const { return std::make_unique<PairMetrics>(); }

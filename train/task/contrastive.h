@@ -27,8 +27,8 @@ class HEARTH_API ContrastiveTask : public Task {
  public:
   ContrastiveTask(const data::DataSplits& data, const ContrastiveOptions& options);
   models::InputInfo input_info() const override { return inputs_.info(); }
-  nn::Inputs inputs(const Session&, const data::Batch& batch) const override;
-  Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const override;
+  nn::Inputs inputs(const TrainedModel&, const data::Batch& batch) const override;
+  Tensor loss(const TrainedModel& trained, const data::Batch& batch, const Measured& measured) const override;
   /// Partners in the same part alone would be told apart.
   bool rows_are_independent() const override { return false; }
   /// The rows of a batch are its classes, none of which may be ignored.

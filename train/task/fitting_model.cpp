@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "train/session.h"
+#include "train/task/task.h"
 
 namespace hearth::train {
 namespace {
@@ -18,19 +18,19 @@ bool is_among(const std::string& name, const Names& names) {
 
 }  // namespace
 
-void require_model_among(const RunConfig& config, std::initializer_list<const char*> fitting) {
-  const std::string& type = config.model.type();
+void require_model_among(const ChosenComponents& chosen, std::initializer_list<const char*> fitting) {
+  const std::string& type = chosen.model.type();
   if (is_among(type, fitting) || !(is_among(type, image_models) || is_among(type, other_models))) return;
   std::string names;
   for (const char* const name : fitting) names += join_text(names.empty() ? "\"" : " or \"", name, "\"");
-  throw ConfigError(join_text("/model/type: \"", type, "\" is not for /data/type \"", config.data.type(), "\"; use ",
+  throw ConfigError(join_text("/model/type: \"", type, "\" is not for /data/type \"", chosen.data.type(), "\"; use ",
                               names, ", or other data"));
 }
 
-void refuse_image_model(const RunConfig& config, const std::string& sample) {
-  const std::string& type = config.model.type();
+void refuse_image_model(const ChosenComponents& chosen, const std::string& sample) {
+  const std::string& type = chosen.model.type();
   HEARTH_CHECK(ConfigError, !is_among(type, image_models), "/model/type: \"", type,
-               "\" is for images, [H, W, C], but samples of /data/type \"", config.data.type(), "\" are ", sample,
+               "\" is for images, [H, W, C], but samples of /data/type \"", chosen.data.type(), "\" are ", sample,
                "; use \"mlp\", or data of images");
 }
 

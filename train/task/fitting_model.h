@@ -7,11 +7,11 @@
 
 namespace hearth::train {
 
-struct RunConfig;
+struct ChosenComponents;
 
 /// ConfigError, naming the model and the data, for a model of the library that is none of `fitting`.
-void require_model_among(const RunConfig& config, std::initializer_list<const char*> fitting);
+void require_model_among(const ChosenComponents& chosen, std::initializer_list<const char*> fitting);
 /// ConfigError for a model of the library that takes images; samples are `sample`, "[2]", which are none.
-void refuse_image_model(const RunConfig& config, const std::string& sample);
+void refuse_image_model(const ChosenComponents& chosen, const std::string& sample);
 
 }  // namespace hearth::train

@@ -59,10 +59,10 @@ models::InputInfo SampleInputs::info() const {
   return info;
 }
 
-void SampleInputs::require_fitting_model(const RunConfig& config) const {
+void SampleInputs::require_fitting_model(const ChosenComponents& chosen) const {
   constexpr int axes_of_images = 4;
   const Tensor& input = first_[names_.front()];
-  if (input.rank() != axes_of_images) refuse_image_model(config, shape_of_sample(input));
+  if (input.rank() != axes_of_images) refuse_image_model(chosen, shape_of_sample(input));
 }
 
 Predicts predicts_of_samples(const data::DataSplits& data) {

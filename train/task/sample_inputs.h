@@ -10,8 +10,6 @@
 
 namespace hearth::train {
 
-struct RunConfig;
-
 class HEARTH_API SampleInputs {
  public:
   /// `inputs`: the names of what the model takes, in order; empty: all tensors of a sample but `target`, in the order
@@ -27,7 +25,7 @@ class HEARTH_API SampleInputs {
   /// What a model is told of its first input: [C], [T, C] or [H, W, C] a sample.
   models::InputInfo info() const;
   /// ConfigError for a model of images where the first input is none.
-  void require_fitting_model(const RunConfig& config) const;
+  void require_fitting_model(const ChosenComponents& chosen) const;
   /// "x [2], y [3]": inputs of a sample; of a table with what each column was taken for.
   std::string describe() const;
 

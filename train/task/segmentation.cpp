@@ -9,9 +9,8 @@
 #include "core/text_stream.h"
 #include "data/sample_dataset.h"
 #include "ops/ops.h"
-#include "train/session.h"
+#include "train/model/trained_model.h"
 #include "train/task/class_report.h"
-#include "train/visit_batches.h"
 
 namespace hearth::train {
 namespace {
@@ -156,19 +155,19 @@ SegmentationTask::SegmentationTask(const data::DataSplits& data) : data_(data) {
   info_ = {.height = images.dim(1), .width = images.dim(2), .channels = images.dim(3), .classes = samples->classes()};
 }
 
-nn::Inputs SegmentationTask::inputs(const Session&, const data::Batch& batch) const { return {batch["images"]}; }
+nn::Inputs SegmentationTask::inputs(const TrainedModel&, const data::Batch& batch) const { return {batch["images"]}; }
 
 std::unique_ptr<Metrics> SegmentationTask::metrics() const {
   return std::make_unique<SegmentationMetrics>(data_.train->class_names());
 }
 
-void SegmentationTask::report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+void SegmentationTask::report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
                               ReportSections& sections) const {
   const std::vector<std::string>& names = part->class_names();
   ConfusionMatrix matrix(part->classes());
   std::vector<Example> first, worst;
-  visit_batches(session, part, most, [&](const data::Batch& batch) {
-    const Tensor predicted = argmax((*session.model)(inputs(session, batch)), -1).to(Device{}).contiguous();
+  visit([&](const data::Batch& batch) {
+    const Tensor predicted = argmax((*trained.model)(inputs(trained, batch)), -1).to(Device{}).contiguous();
     const Tensor labels = batch["labels"].to(Device{}).contiguous();
     const Tensor images = batch["images"].to(DType::f32).to(Device{}).contiguous();
     matrix.add(predicted, labels, data::ignored_label);

@@ -14,12 +14,12 @@ class HEARTH_API SegmentationTask : public Task {
   /// ConfigError for other data.
   explicit SegmentationTask(const data::DataSplits& data);
   models::InputInfo input_info() const override { return info_; }
-  nn::Inputs inputs(const Session& session, const data::Batch& batch) const override;
+  nn::Inputs inputs(const TrainedModel& trained, const data::Batch& batch) const override;
   const char* unit() const override { return "pixels"; }
   std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
   /// The intersection over union of each class, and samples with their masks beside the truth.
-  void report(Session& session, const data::DatasetPointer& part, std::int64_t most,
+  void report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
               ReportSections& sections) const override;
 
  private:

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ops/ops.h"
-#include "train/session.h"
+#include "train/model/trained_model.h"
 
 namespace hearth::train {
 namespace {
@@ -76,7 +76,7 @@ TargetTask::TargetTask(const char* name, const data::DataSplits& data, const Tar
 
 std::int64_t TargetTask::targets() const { return inputs_.first()[target_].size(); }
 
-void TargetTask::prepare(const Session& session) { inputs_.require_fitting_model(session.config()); }
+void TargetTask::prepare(const TrainedModel&, const ChosenComponents& chosen) { inputs_.require_fitting_model(chosen); }
 
 models::InputInfo TargetTask::input_info() const {
   models::InputInfo info = inputs_.info();
@@ -84,15 +84,15 @@ models::InputInfo TargetTask::input_info() const {
   return info;
 }
 
-Tensor TargetTask::loss(Session& session, const data::Batch& batch, const Measured& measured) const {
-  const Tensor outputs = (*session.model)(inputs(session, batch));
+Tensor TargetTask::loss(const TrainedModel& trained, const data::Batch& batch, const Measured& measured) const {
+  const Tensor outputs = (*trained.model)(inputs(trained, batch));
   const Tensor& target = batch[target_];
   // As many rows, or a model with one output would be compared with every row.
   HEARTH_CHECK(ShapeError, outputs.rank() >= 1 && outputs.dim(0) == target.dim(0) && outputs.size() == target.size(),
                name_, ": outputs ", hearth::describe(outputs), " for targets ", hearth::describe(target),
                "; give the model as many outputs as a sample has targets");
   const Tensor x = as_rows(upcast(outputs));
-  const Tensor loss = session.loss(x, reshape(target.to(x.dtype()), x.shape()));
+  const Tensor loss = trained.loss(x, reshape(target.to(x.dtype()), x.shape()));
   if (measured.metrics != nullptr) measured.metrics->add(outputs, batch);
   return loss;
 }

@@ -26,9 +26,9 @@ class HEARTH_API TargetTask : public Task {
  public:
   models::InputInfo input_info() const override;
   /// ConfigError for a model of images where samples have other inputs.
-  void prepare(const Session& session) override;
-  nn::Inputs inputs(const Session&, const data::Batch& batch) const override { return inputs_.of(batch); }
-  Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const override;
+  void prepare(const TrainedModel& trained, const ChosenComponents& chosen) override;
+  nn::Inputs inputs(const TrainedModel&, const data::Batch& batch) const override { return inputs_.of(batch); }
+  Tensor loss(const TrainedModel& trained, const data::Batch& batch, const Measured& measured) const override;
   bool best_by_loss() const override { return true; }
   bool has_accuracy() const override { return false; }
   void check(const Loss& loss) const override;

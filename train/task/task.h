@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,13 +15,13 @@
 #include "data/registry.h"
 #include "models/nn/module.h"
 #include "models/registry.h"
-#include "train/loss.h"
-#include "train/task/metrics.h"
+#include "train/model/loss.h"
+#include "train/model/metrics.h"
 
 namespace hearth::train {
 
 class ReportSections;
-class Session;
+class TrainedModel;
 struct Figure;
 struct Meter;
 
@@ -29,6 +30,15 @@ struct Measured {
   Tensor correct{};            ///< i64 [1], to which the number of correct predictions is added; or undefined
   Metrics* metrics = nullptr;  ///< takes the batch in; null in training
 };
+
+/// The components of a run's configuration that a task may look at.
+struct ChosenComponents {
+  const models::Models::Component& model;
+  const data::Datasets::Component& data;
+};
+
+/// Calls a function with batches of a split, in order and where the model computes; the model is in evaluation mode.
+using VisitBatches = std::function<void(const std::function<void(const data::Batch&)>& use)>;
 
 /// What `hearth predict` makes of a run.
 enum class Predicts : std::uint8_t {
@@ -46,14 +56,15 @@ class HEARTH_API Task {
 
   /// What a model is told of the data when it is made.
   virtual models::InputInfo input_info() const { return {}; }
-  /// Called once the model lies on the run's device: brings there what inputs() needs besides the batch. Here: nothing.
-  virtual void prepare(const Session&) {}
+  /// Called once the model lies on the run's device: brings there what inputs() needs besides the batch. ConfigError
+  /// for a model or data that do not fit the task. Here: nothing.
+  virtual void prepare(const TrainedModel&, const ChosenComponents&) {}
   /// The tensors that the model takes, in order, of a batch that lies where the model does.
-  virtual nn::Inputs inputs(const Session& session, const data::Batch& batch) const = 0;
+  virtual nn::Inputs inputs(const TrainedModel& trained, const data::Batch& batch) const = 0;
   /// The loss of a batch that lies where the model does, a scalar: the mean over what counts. Here: the run's loss of
   /// the model's outputs and the batch's "labels"; soft labels (mixup) are correct where the heaviest class is
   /// predicted.
-  virtual Tensor loss(Session& session, const data::Batch& batch, const Measured& measured) const;
+  virtual Tensor loss(const TrainedModel& trained, const data::Batch& batch, const Measured& measured) const;
 
   /// Whether the loss of a batch is made up of those of its parts, as a mean over rows that know nothing of each other
   /// is. Where it is not, a batch stays whole: several processes take one or more each (`train.accumulate`).
@@ -72,15 +83,17 @@ class HEARTH_API Task {
   /// its samples; null for a stretch of training.
   virtual void add_metrics(Json&, const Loss&, const Meter&, const data::Dataset*) const {}
   virtual Predicts predicts() const { return Predicts::files; }
-  /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The session's model is in
+  /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The model is in
   /// evaluation mode. UsageError unless the task overrides it.
-  virtual Json predict(Session& session, const std::string& path, const std::string& folder) const;
-  /// Adds to the run's report what the model makes of a split, the first `most` samples of it: mistakes, masks, ...
+  virtual Json predict(const TrainedModel& trained, const std::string& path, const std::string& folder) const;
+  /// Adds to the run's report what the model makes of a split, the batches that `visit` gives: mistakes, masks, ...
   /// (train/task/report_sections.h). The averaged weights are in use if there are any. Here: nothing.
-  virtual void report(Session&, const data::DatasetPointer& part, std::int64_t most, ReportSections&) const;
+  virtual void report(const TrainedModel&, const data::DatasetPointer& part, const VisitBatches& visit,
+                      ReportSections&) const;
   /// What the model generates, shown in the report for each evaluation of the split while the run goes on. A few small
-  /// figures: they are kept in metrics.jsonl. A function of the weights alone. Here: nothing.
-  virtual std::vector<Figure> samples(Session&, const data::DatasetPointer& part) const;
+  /// figures: they are kept in metrics.jsonl. A function of the weights alone; the model is in evaluation mode. Here:
+  /// nothing.
+  virtual std::vector<Figure> samples(const TrainedModel&, const data::DatasetPointer& part) const;
   /// What the training samples are, for the plan of a run: "images, 10 classes, input 8x8x1".
   virtual std::string describe() const { return unit(); }
 
@@ -89,14 +102,5 @@ class HEARTH_API Task {
   /// Rows of a small batch for which ops take the memory that they take for any larger one.
   virtual std::int64_t rows_to_measure() const { return 4; }
 };
-
-using TaskRegistry = Registry<std::unique_ptr<Task>(const data::DataSplits&)>;
-/// Known here: auto, classification, segmentation, regression, multi_label, contrastive, text_classification,
-/// language_model, translation. Making one is a ConfigError where the data is not of its kind. The data outlives the
-/// task.
-HEARTH_API TaskRegistry& tasks();
-/// The loss of a run whose configuration names none: mse for regression, bce_with_logits for multi_label, cross_entropy
-/// for all others.
-HEARTH_API const char* default_loss(const std::string& task);
 
 }  // namespace hearth::train

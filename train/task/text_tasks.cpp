@@ -6,10 +6,10 @@
 #include "data/text/error_rate.h"
 #include "data/text/mixture.h"
 #include "data/text/text_data.h"
-#include "train/session.h"
+#include "train/model/meter.h"
 #include "train/task/class_report.h"
 #include "train/task/fitting_model.h"
-#include "train/text_generation.h"
+#include "train/task/written_text.h"
 
 namespace hearth::train {
 namespace {
@@ -37,9 +37,9 @@ bool is_masked(const data::Datasets::Component& data) {
 }
 
 /// In which direction a model attends is known of those of the library.
-void require_fitting_masks(const RunConfig& config) {
-  const std::string& model = config.model.type();
-  for (const auto& [text, path] : streams_of(config.data)) {
+void require_fitting_masks(const ChosenComponents& chosen) {
+  const std::string& model = chosen.model.type();
+  for (const auto& [text, path] : streams_of(chosen.data)) {
     HEARTH_CHECK(ConfigError, model != "bert" || text->mask_probability > 0, path,
                  "/mask_probability: 0 with /model/type \"bert\", which attends in both directions and so sees each "
                  "id that it is to predict; give a mask_probability, as 0.15, or use the model \"gpt\"");
@@ -51,11 +51,11 @@ void require_fitting_masks(const RunConfig& config) {
 }
 
 /// Of a `bert` the head that scores tokens; the others make one result of a row.
-void require_scores_of_tokens(const RunConfig& config) {
-  if (config.model.type() != "bert") return;
-  const std::string& head = config.model.node().at("head").as_string();
+void require_scores_of_tokens(const ChosenComponents& chosen) {
+  if (chosen.model.type() != "bert") return;
+  const std::string& head = chosen.model.node().at("head").as_string();
   HEARTH_CHECK(ConfigError, head == "masked_lm", "/model/head: \"", head,
-               "\" gives one result of a row, but each id of /data/type \"", config.data.type(),
+               "\" gives one result of a row, but each id of /data/type \"", chosen.data.type(),
                "\" has a label; use \"masked_lm\", or for \"classification\" the data \"labelled_text\"");
 }
 
@@ -74,7 +74,7 @@ models::InputInfo SequenceTask::input_info() const {
           .pad = sequences().tokenizer().special().pad};
 }
 
-nn::Inputs SequenceTask::inputs(const Session&, const data::Batch& batch) const {
+nn::Inputs SequenceTask::inputs(const TrainedModel&, const data::Batch& batch) const {
   if (batch.has("segments")) return {batch["input"], batch["segments"]};
   return {batch["input"]};
 }
@@ -107,7 +107,9 @@ models::InputInfo TextClassificationTask::input_info() const {
   return info;
 }
 
-void TextClassificationTask::prepare(const Session& session) { require_model_among(session.config(), {"bert"}); }
+void TextClassificationTask::prepare(const TrainedModel&, const ChosenComponents& chosen) {
+  require_model_among(chosen, {"bert"});
+}
 
 std::unique_ptr<Metrics> TextClassificationTask::metrics() const {
   return class_metrics(options_, data_.train->class_names());
@@ -117,10 +119,10 @@ std::string TextClassificationTask::describe() const {
   return join_text(SequenceTask::describe(), ", ", data_.classes(), " classes");
 }
 
-void TextClassificationTask::report(Session& session, const data::DatasetPointer& part, std::int64_t most,
-                                    ReportSections& sections) const {
+void TextClassificationTask::report(const TrainedModel& trained, const data::DatasetPointer& part,
+                                    const VisitBatches& visit, ReportSections& sections) const {
   const data::LabelledText& labelled_text = *part->tokens()->labelled();
-  report_classes(session, part, most, sections, [&](std::int64_t sample) {
+  report_classes(*this, trained, part, visit, sections, [&](std::int64_t sample) {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(labelled_text.length_of(sample)));
     labelled_text.copy(sample, ids.data());
     return Figure{.text = repaired_text(labelled_text.tokenizer().decode(ids))};
@@ -132,10 +134,11 @@ LanguageModelTask::LanguageModelTask(const data::DataSplits& data) : LanguageMod
                "/task/type: language_model is of a token stream, as of data \"text\"");
 }
 
-void LanguageModelTask::prepare(const Session& session) {
-  require_model_among(session.config(), {"gpt", "bert"});
-  require_scores_of_tokens(session.config());
-  require_fitting_masks(session.config());
+void LanguageModelTask::prepare(const TrainedModel&, const ChosenComponents& chosen) {
+  require_model_among(chosen, {"gpt", "bert"});
+  require_scores_of_tokens(chosen);
+  require_fitting_masks(chosen);
+  is_masked_ = is_masked(chosen.data);
 }
 
 void LanguageModelTask::check(const Loss& loss) const {
@@ -156,9 +159,9 @@ void LanguageModelTask::add_metrics(Json& record, const Loss& loss, const Meter&
     record.set("bits_per_character", data::bits_per_character(meter.loss(), meter.samples, evaluated.characters()));
 }
 
-std::vector<Figure> LanguageModelTask::samples(Session& session, const data::DatasetPointer& part) const {
+std::vector<Figure> LanguageModelTask::samples(const TrainedModel& trained, const data::DatasetPointer& part) const {
   constexpr std::int64_t max_prompt = 24, max_new = 120;
-  if (is_masked(session.config().data)) return {};
+  if (is_masked_) return {};
   // The beginnings of the split's first two rows.
   data::Loader loader(part, {.batch_size = std::min<std::int64_t>(2, part->size()), .workers = 0});
   const data::Batch batch = loader.next();
@@ -173,7 +176,7 @@ std::vector<Figure> LanguageModelTask::samples(Session& session, const data::Dat
     prompts.emplace_back(ids, ids + length);
   }
   const std::vector<Continuation> generated =
-      continue_ids(session, prompts, {.limits = {.most = max_new}, .temperature = 0.8});
+      write_continuations(trained, sequences(), prompts, {.limits = {.most = max_new}, .temperature = 0.8});
   std::vector<Figure> figures;
   for (std::size_t i = 0; i < generated.size(); ++i)
     figures.push_back(
@@ -195,18 +198,21 @@ models::InputInfo TranslationTask::input_info() const {
   return info;
 }
 
-void TranslationTask::prepare(const Session& session) { require_model_among(session.config(), {"transformer"}); }
+void TranslationTask::prepare(const TrainedModel&, const ChosenComponents& chosen) {
+  require_model_among(chosen, {"transformer"});
+}
 
-nn::Inputs TranslationTask::inputs(const Session&, const data::Batch& batch) const {
+nn::Inputs TranslationTask::inputs(const TrainedModel&, const data::Batch& batch) const {
   return {batch["source"], batch["target"]};
 }
 
-std::vector<Figure> TranslationTask::samples(Session& session, const data::DatasetPointer& part) const {
+std::vector<Figure> TranslationTask::samples(const TrainedModel& trained, const data::DatasetPointer& part) const {
   constexpr std::int64_t most = 3;
   const data::PairDataset& set = *part->tokens()->pairs();
   std::vector<std::vector<std::int32_t>> sources;
   for (std::int64_t pair = 0; pair < std::min(most, set.size()); ++pair) sources.push_back(set.source_ids(pair));
-  const std::vector<Translation> found = translate(session, sources, {.limits = {.most = set.longest()}, .beam = 1});
+  const std::vector<Translation> found =
+      write_translations(trained, set, sources, {.limits = {.most = set.longest()}, .beam = 1});
   std::vector<Figure> figures;
   for (std::size_t i = 0; i < found.size(); ++i)
     figures.push_back({.caption = repaired_text(

@@ -13,7 +13,7 @@
 #include "ops/candidates.h"
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train {
 namespace {

@@ -15,7 +15,7 @@
 #include "tests/reference_libraries/tests/model_run.h"
 #include "tests/support/places.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train {
 namespace {

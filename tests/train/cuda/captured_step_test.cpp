@@ -7,9 +7,9 @@
 
 #include "core/cuda/counters.h"
 #include "tests/support/temp_dir.h"
-#include "train/captured_step.h"
-#include "train/run/checkpoint.h"
-#include "train/visit_batches.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/step/captured_step.h"
+#include "train/step/visit_batches.h"
 
 namespace hearth::train::captured_step_test {
 namespace {

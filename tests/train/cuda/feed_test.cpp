@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of batches to a CUDA device: what is fed arrives where a step reads it, under any order of the streams that
 // is legal, and the copy of the next batch does not wait for the step before it.
-#include "train/cuda/feed.h"
+#include "train/step/cuda/feed.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include "core/tensor.h"
 #include "tests/support/error_message.h"
 #include "tests/support/stream_policies.h"
-#include "train/cuda/feed.h"
+#include "train/step/cuda/feed.h"
 
 namespace hearth::order_test {
 namespace {

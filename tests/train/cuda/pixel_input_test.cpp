@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "ops/ops.h"
 #include "tests/support/temp_dir.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train::pixel_input_test {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "core/cuda/counters.h"
 #include "tests/support/temp_dir.h"
-#include "train/captured_step.h"
 #include "train/session.h"
+#include "train/step/captured_step.h"
 
 namespace hearth::train::text_precision_test {
 namespace {

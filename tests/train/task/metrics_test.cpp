@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/metrics.h"
+#include "train/model/metrics.h"
 
 #include <gtest/gtest.h>
 

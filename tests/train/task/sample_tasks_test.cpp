@@ -11,9 +11,9 @@
 #include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
-#include "train/ranks.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/ranks.h"
+#include "train/step/step.h"
 
 namespace hearth::train::sample_tasks_test {
 namespace {

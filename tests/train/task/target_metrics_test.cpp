@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
+#include "train/model/metrics.h"
 #include "train/task/contrastive.h"
-#include "train/task/metrics.h"
 
 namespace hearth::train::target_metrics_test {
 namespace {

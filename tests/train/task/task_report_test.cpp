@@ -11,7 +11,8 @@
 #include "tests/support/temp_dir.h"
 #include "train/report/report.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
+#include "train/step/visit_batches.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train::task_report_test {
@@ -159,12 +160,16 @@ TEST(TaskReport, OfALanguageModelHasSamples) {
   };
   const auto session = of("");
   train(*session, 5);
-  const std::vector<Figure> samples = session->task->samples(*session, session->data.valid);
+  const auto samples_of_valid = [&] {
+    const EvaluationScope as_in_evaluations(*session);
+    return session->task->samples(*session, session->data.valid);
+  };
+  const std::vector<Figure> samples = samples_of_valid();
   ASSERT_EQ(samples.size(), 2U);
   EXPECT_FALSE(samples[0].text.empty());
   EXPECT_LE(samples[0].text.size(), 120U);
   EXPECT_PRED2(contains, samples[0].caption, "after the prompt \"");
-  EXPECT_EQ(session->task->samples(*session, session->data.valid)[1].text, samples[1].text);
+  EXPECT_EQ(samples_of_valid()[1].text, samples[1].text);
   const std::string html = model_sections(*session, {.samples = true});
   EXPECT_PRED2(contains, html, "<h2>Samples</h2>");
   EXPECT_PRED2(contains, html, "<pre>" + html_escaped(samples[0].text) + "</pre>");

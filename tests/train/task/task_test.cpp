@@ -12,7 +12,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/predictor.h"
 #include "train/session.h"
-#include "train/step.h"
+#include "train/step/step.h"
 
 namespace hearth::train::task_test {
 namespace {
@@ -79,9 +79,9 @@ void describe(Fields<LinesOptions>& fields) { data::describe_common(fields); }
 class Regression : public Task {
  public:
   models::InputInfo input_info() const override { return {.channels = 2, .classes = 1}; }
-  nn::Inputs inputs(const Session&, const data::Batch& batch) const override { return {batch["x"]}; }
-  Tensor loss(Session& session, const data::Batch& batch, const Measured&) const override {
-    return mse((*session.model)(inputs(session, batch)), batch["y"]);
+  nn::Inputs inputs(const TrainedModel&, const data::Batch& batch) const override { return {batch["x"]}; }
+  Tensor loss(const TrainedModel& trained, const data::Batch& batch, const Measured&) const override {
+    return mse((*trained.model)(inputs(trained, batch)), batch["y"]);
   }
   bool best_by_loss() const override { return true; }
 };
@@ -89,7 +89,9 @@ class Regression : public Task {
 /// Three numbers of an image.
 class Counts : public Task {
  public:
-  nn::Inputs inputs(const Session&, const data::Batch& batch) const override { return {flatten(batch["images"], 1)}; }
+  nn::Inputs inputs(const TrainedModel&, const data::Batch& batch) const override {
+    return {flatten(batch["images"], 1)};
+  }
 };
 
 struct Pixels : nn::Module {

@@ -10,7 +10,7 @@
 #include "tests/reference_libraries/nccl/tests/reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
-#include "train/captured_step.h"
+#include "train/step/captured_step.h"
 #include "train/trainer.h"
 
 namespace hearth::test {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps of a CUDA device as one graph: forward, backward, clipping, optimizer, moving average and meters are
+// recorded once for each shape of batches and then replayed by a single launch. What changes from step to step (batch,
+// learning rate, step number) reaches the device beforehand, in memory that the recorded work reads. Gives the same
+// bits as eager steps.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/step/step.h"
+
+namespace hearth::train {
+
+/// Why a trainer runs the steps of a CUDA device one by one; empty if it records and replays them as far as that
+/// succeeds.
+HEARTH_API std::string why_not_replayed(const Session& session);
+
+class CapturedStep {
+ public:
+  /// For a session on a CUDA device (UsageError otherwise), which must outlive this.
+  explicit CapturedStep(Session& session);
+  ~CapturedStep();
+  CapturedStep(const CapturedStep&) = delete;
+  CapturedStep& operator=(const CapturedStep&) = delete;
+
+  /// As training_step(). Batches of a new shape run eagerly in the arena of the graphs, twice the first of all and once
+  /// all others, and are recorded when they come again. Steps run eagerly too if their shape could not be recorded
+  /// twice, and if it comes after the first `max_graphs`. All do once a shape could not be recorded before any other.
+  StepResult run(std::span<const data::Batch> batches);
+
+  static constexpr std::size_t max_graphs = 128;
+
+  /// Kernels, copies and fills that the last replay consisted of; 0 as long as nothing is recorded.
+  std::int64_t nodes() const { return nodes_; }
+  /// Shapes of batches that are recorded.
+  std::int64_t graphs() const;
+  /// Why steps are not replayed; empty if they are, or may be yet.
+  const std::string& unsupported_reason() const { return unsupported_reason_; }
+
+ private:
+  struct Recorded;
+  struct Recordings;
+  StepResult step(Recorded& recorded, std::span<const data::Batch> batches);
+  /// Whether this rank's step is replayed: that of all ranks is, or of none, as they compare their collectives unless
+  /// they are replayed.
+  bool all_replay(std::int64_t ability);
+
+  Session& session_;
+  std::unique_ptr<Recordings> recordings_;
+  std::int64_t nodes_ = 0;
+  std::string unsupported_reason_;
+};
+
+}  // namespace hearth::train

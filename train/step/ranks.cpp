@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "autograd/grad_state.h"
+#include "core/error.h"
+#include "core/io/checksum.h"
+#include "ops/ops.h"
+#include "train/model/loss.h"
+#include "train/model/meter.h"
+
+namespace hearth::train {
+namespace {
+
+// Enough for 1, 2, 4 or 8 ranks.
+constexpr std::int64_t cuts_in_deterministic_mode = 8;
+
+/// ConfigError unless the sums of a step in deterministic mode do not depend on the ranks.
+void check_pieces(const RunConfig& config, std::int64_t cuts, int ranks) {
+  const std::int64_t batches = config.train.accumulate, each = batches * cuts / ranks;
+  HEARTH_CHECK(ConfigError, !config.train.deterministic || (each & (each - 1)) == 0, "/dist/shards: ", batches,
+               " batches of ", cuts, " pieces (train.accumulate, dist.shards) are ", each, " for each of ", ranks,
+               " ranks; in deterministic mode that is a power of 2, so that sums do not depend on the ranks");
+}
+
+/// Into how many pieces a batch is cut: so many that all ranks get as many pieces of a step.
+std::int64_t cuts_of(const RunConfig& config, bool cuts_batches, int ranks) {
+  const std::int64_t batches = config.train.accumulate;
+  if (!cuts_batches) {
+    HEARTH_CHECK(ConfigError,
+                 batches % ranks == 0 && config.dist.shards.value_or(1) == 1 && !config.dist.sync_batch_norm,
+                 "/train/accumulate: the loss of this task is of a batch as a whole, as that of contrastive is, whose "
+                 "pairs are told apart within it, so each batch is one rank's; ",
+                 batches, " batches a step do not go round ", ranks,
+                 " ranks whole: give a multiple of the ranks, no dist.shards above 1 and no dist.sync_batch_norm");
+    check_pieces(config, 1, ranks);
+    return 1;
+  }
+  if (config.dist.sync_batch_norm) {
+    // The pieces whose statistics meet are those that the ranks compute at the same time.
+    HEARTH_CHECK(ConfigError, batches == 1 && config.dist.shards.value_or(ranks) == ranks,
+                 "/dist/sync_batch_norm: every batch is one piece for each of the ", ranks,
+                 " ranks then; use train.accumulate 1 and no dist.shards");
+    HEARTH_CHECK(ConfigError, config.train.batch_size >= ranks, "/dist/sync_batch_norm: a batch of ",
+                 config.train.batch_size, " rows has none for some of ", ranks, " ranks");
+    return ranks;
+  }
+  if (config.dist.shards || config.train.deterministic) {
+    const std::int64_t cuts = config.dist.shards.value_or(cuts_in_deterministic_mode);
+    HEARTH_CHECK(ConfigError, batches * cuts % ranks == 0, "/dist/shards: ", batches, " batches of ", cuts,
+                 " pieces a step do not go round ", ranks, " ranks; give a multiple");
+    check_pieces(config, cuts, ranks);
+    return cuts;
+  }
+  return ranks / std::gcd(batches, static_cast<std::int64_t>(ranks));
+}
+
+/// ConfigError where the wire would round gradients of deterministic mode, as often as there are ranks.
+dist::DataParallelOptions options_of(const RunConfig& config) {
+  HEARTH_CHECK(ConfigError, !config.train.deterministic || config.dist.wire == DType::f32,
+               "/dist/wire: ", config.dist.wire,
+               " rounds gradients between the ranks, so that the weights depend on their number, and "
+               "/train/deterministic is on, which gives the same bits on any number; leave the one or the other out");
+  dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
+                                    .first_bucket_mb = config.dist.first_bucket_mb,
+                                    .overlap = config.dist.overlap && !config.train.deterministic,
+                                    .zero = static_cast<int>(config.dist.zero)};
+  if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
+  return options;
+}
+
+/// A number that tells shapes and types of a batch, but for its rows, from others.
+std::int64_t kind_of(const data::Batch& batch) {
+  std::string text;
+  for (const data::Batch::Named& one : batch.tensors())
+    text += join_text(one.name, ' ', one.tensor.dtype(), ' ',
+                      one.axis == data::Batch::Axis::rows ? one.tensor.shape().with(0, 1) : one.tensor.shape(), '\n');
+  return crc32c(std::as_bytes(std::span(text)));
+}
+
+/// What a rank tells the others before a step.
+struct Told {
+  std::int64_t samples = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
+  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0;
+  std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
+  double lr = 0, labels = 0;               // the latter by their classes' weights
+  static constexpr std::int64_t numbers = 14;
+};
+static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
+
+}  // namespace
+
+bool StepPart::same_but_for_weights(const StepPart& other) const {
+  const auto same_piece = [&](const Piece& a, const Piece& b) {
+    return weights.defined() || (a.weight == b.weight && a.losses == b.losses);
+  };
+  return rows_before == other.rows_before && pieces == other.pieces && first_piece == other.first_piece &&
+         alike == other.alike && weights.defined() == other.weights.defined() &&
+         std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
+}
+
+Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
+             std::vector<NamedTensor> buffers)
+    : group_(group),
+      deterministic_(config.train.deterministic),
+      cuts_(cuts_of(config, cuts_batches, group.size())),
+      each_(config.train.accumulate * cuts_ / group.size()),
+      parameters_(parameters),
+      trace_(group),
+      parallel_(group, parameters, options_of(config)),
+      gradients_(parameters.grads()),
+      buffers_(std::move(buffers)) {
+  std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
+  std::int64_t elements = 0;
+  for (const NamedTensor& buffer : buffers_) {
+    group_.broadcast(*buffer.tensor).wait();
+    elements += buffer.tensor->size();
+    buffers_before_.push_back(buffer.tensor->clone());
+  }
+  // Before steps are recorded, whose memory is not for what stays.
+  if (deterministic_) gradients_.reserve(each_);
+  if (elements == 0) return;
+  const Tensor& first = *buffers_.front().tensor;
+  moved_ = Tensor::zeros({elements}, first.dtype(), first.device());
+  moves_ = std::make_unique<dist::PairwiseSum>(moved_);
+  moves_->reserve(each_);
+}
+
+data::LoaderPart Ranks::part() const {
+  return {.cuts = cuts_, .of = each_ * size(), .first = each_ * rank(), .count = each_};
+}
+
+const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
+                                  const StepTimes& last) {
+  if (wishes.step > 0) dist::set_status(group_, join_text("step ", wishes.step));
+  Told mine{.stop_signal = wishes.stop_signal,
+            .checkpoint = wishes.checkpoint,
+            .shows_progress = wishes.shows_progress && writes(),
+            .bad_samples = wishes.bad_samples,
+            .whole_ns = static_cast<std::int64_t>(1e9 * last.whole),
+            .busy_ns = static_cast<std::int64_t>(1e9 * last.busy),
+            .lr = wishes.lr};
+  std::vector<double> labels(pieces.size());
+  bool alike = true, may_ignore = false;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const data::Batch& piece = pieces[i];
+    if (piece.size() == 0) continue;
+    const std::int64_t kind = kind_of(piece);
+    alike = alike && (mine.pieces == 0 || kind == mine.kind);
+    mine.kind = kind;
+    ++mine.pieces;
+    mine.rows += piece.rows();
+    mine.samples += piece.count();
+    mine.tokens += piece.tokens;
+    mine.positions += piece.positions;
+    const Tensor of_piece = piece.find("labels");
+    if (!loss.ignored_label || !of_piece.defined() || is_floating(of_piece.dtype())) continue;
+    may_ignore = true;
+    labels[i] =
+        loss.weight ? loss.weight(of_piece).item() : label_counts(std::span(&of_piece, 1), *loss.ignored_label).item();
+    mine.labels += labels[i];
+  }
+  if (!alike) mine.kind = -1 - rank();
+  Tensor all = Tensor::zeros({size() * Told::numbers}, DType::i64);
+  const Tensor own = Tensor::of<std::int64_t>(
+      {Told::numbers}, std::span<const std::int64_t>(reinterpret_cast<const std::int64_t*>(&mine), Told::numbers));
+  group_.all_gather(own, all).wait();
+  const Told* const told = reinterpret_cast<const Told*>(all.data<const std::int64_t>());
+  step_ = {.first_piece = each_ * rank()};
+  wishes_ = {};
+  last_times_.clear();
+  double all_labels = 0;
+  std::int64_t kind = 0;
+  for (int other = 0; other < size(); ++other) {
+    const Told& one = told[other];
+    last_times_.push_back({1e-9 * static_cast<double>(one.whole_ns), 1e-9 * static_cast<double>(one.busy_ns)});
+    HEARTH_CHECK(PeerError, one.lr == told[0].lr, "step ", wishes.step, ": ", dist::who(group_, other),
+                 " has the learning rate ", one.lr, ", ", dist::who(group_, 0), " has ", told[0].lr,
+                 "; hooks give all ranks the same");
+    step_.samples += one.samples;
+    step_.tokens += one.tokens;
+    step_.positions += one.positions;
+    step_.pieces += one.pieces;
+    if (other < rank()) step_.rows_before += one.rows;
+    if (one.pieces > 0) {
+      step_.alike = step_.alike && (kind == 0 || kind == one.kind) && one.kind >= 0;
+      kind = one.kind;
+    }
+    all_labels += one.labels;
+    wishes_.stop_signal = std::max(wishes_.stop_signal, static_cast<int>(one.stop_signal));
+    wishes_.checkpoint = wishes_.checkpoint || one.checkpoint != 0;
+    wishes_.shows_progress = wishes_.shows_progress || one.shows_progress != 0;
+    wishes_.bad_samples = wishes_.bad_samples || one.bad_samples != 0;
+  }
+  const auto part_of = [](double part, double whole) { return whole > 0 ? part / whole : 0; };
+  const auto all_samples = static_cast<double>(step_.samples);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto count = static_cast<double>(pieces[i].count());
+    StepPart::Piece& piece = step_.of_pieces.emplace_back();
+    piece.weight = may_ignore ? part_of(labels[i], all_labels) : part_of(count, all_samples);
+    piece.losses = !may_ignore                              ? count
+                   : pieces[i].counted >= 0 && !loss.weight ? labels[i]
+                                                            : piece.weight * all_samples;
+  }
+  if (may_ignore) {
+    step_.weights = Tensor::empty({static_cast<std::int64_t>(pieces.size()), 2}, DType::f64);
+    double* numbers = step_.weights.data<double>();
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      *numbers++ = step_.of_pieces[i].weight;
+      *numbers++ = step_.of_pieces[i].losses;
+    }
+  }
+  trace_.begin();
+  return step_;
+}
+
+std::int64_t Ranks::least(std::int64_t mine) const {
+  const Tensor all = Tensor::of<std::int64_t>({1}, {mine});
+  group_.all_reduce(all, Reduce::min).wait();
+  return all.data<const std::int64_t>()[0];
+}
+
+void Ranks::begin_piece(std::int64_t piece) {
+  trace_.mark("forward");
+  if (piece == 0) parallel_.discard();
+  // What comes after the last one is summed as it comes.
+  parallel_.overlap_next(piece + 1 == each_);
+  if (deterministic_) parameters_.zero_grads();
+  for (std::size_t i = 0; piece == 0 && i < buffers_.size(); ++i) buffers_before_[i].copy_from(*buffers_[i].tensor);
+}
+
+void Ranks::end_piece(std::int64_t piece, bool has_rows) {
+  if (deterministic_) {
+    for (const FlatParameters::Entry& entry : parameters_.entries()) (void)grad_of(entry.value);
+    gradients_.add(piece, each_);
+  }
+  if (!moves_) return;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const Tensor& buffer = *buffers_[i].tensor;
+    const Tensor place = Tensor::view(moved_.storage(), buffer.shape(), contiguous_strides(buffer.shape()), begin,
+                                      moved_.dtype(), moved_.device());
+    has_rows ? place.copy_from(buffer) : place.fill_(0);
+    buffer.copy_from(buffers_before_[i]);
+    begin += buffer.size();
+  }
+  moves_->add(piece, each_);
+}
+
+void Ranks::finish_step() {
+  trace_.mark("waiting");
+  reduce();
+  trace_.mark("update");
+}
+
+void Ranks::reduce() {
+  parallel_.reduce();
+  if (!moves_ || step_.pieces == 0) return;
+  group_.all_reduce(moved_).wait();
+  const Tensor mean = mul(moved_, 1.0 / static_cast<double>(step_.pieces));
+  std::int64_t begin = 0;
+  for (const NamedTensor& named : buffers_) {
+    const Tensor& buffer = *named.tensor;
+    buffer.copy_from(Tensor::view(mean.storage(), buffer.shape(), contiguous_strides(buffer.shape()), begin,
+                                  mean.dtype(), mean.device()));
+    begin += buffer.size();
+  }
+}
+
+void Ranks::read_sums(const Sums& sums, Meter& meter) {
+  const Tensor losses = Tensor::zeros({size()}, DType::f64), correct = Tensor::zeros({size()}, DType::i64);
+  group_.all_gather(sums.loss.to(Device{}), losses).wait();
+  group_.all_gather(sums.correct.to(Device{}), correct).wait();
+  loss_sums_.assign(losses.data<const double>(), losses.data<const double>() + size());
+  meter.loss_sum = std::accumulate(loss_sums_.begin(), loss_sums_.end(), 0.0);
+  const std::int64_t* const counts = correct.data<const std::int64_t>();
+  meter.correct = std::accumulate(counts, counts + size(), std::int64_t{0});
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a data parallel run do together. The batches of a step are cut into pieces of rows; every rank
+// takes as many of them, in order, and all have the gradient of the whole step before they update their weights.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/collective.h"
+#include "data/loader.h"
+#include "dist/agreement.h"
+#include "dist/data_parallel.h"
+#include "train/config/run_config.h"
+#include "train/profile/communication.h"
+#include "train/profile/step_trace.h"
+
+namespace hearth::train {
+
+struct Loss;
+struct Meter;
+struct Sums;
+
+/// A rank's part of the coming step, and what the whole step is.
+struct StepPart {
+  std::int64_t samples = 0;      ///< labels of all ranks that count
+  std::int64_t tokens = 0;       ///< of all ranks
+  std::int64_t positions = 0;    ///< likewise
+  std::int64_t rows_before = 0;  ///< rows of the ranks before this one
+  std::int64_t pieces = 0;       ///< of all ranks that have rows
+  std::int64_t first_piece = 0;  ///< number of this rank's first
+  bool alike = true;             ///< whether all pieces are of one shape but for their rows
+  struct Piece {
+    double weight = 0;  ///< of its loss in the mean over the whole step
+    double losses = 0;  ///< how many losses its mean stands for
+  };
+  std::vector<Piece> of_pieces{};  ///< this rank's
+  /// Where labels may not count: weight and losses of each of this rank's pieces, f64 [pieces, 2] on the host. On a GPU
+  /// steps read them there, as they differ from step to step.
+  Tensor weights{};
+
+  /// Whether a step of this can be a replay of a step of the other.
+  bool same_but_for_weights(const StepPart& other) const;
+};
+
+/// What any rank wants of all; each the largest of the ranks'.
+struct StepWishes {
+  int stop_signal = 0;          ///< the run ends after this step
+  bool checkpoint = false;      ///< a checkpoint after this step
+  bool shows_progress = false;  ///< the losses are wanted after this step
+  bool bad_samples = false;     ///< samples were found bad since the step before
+  // Of the step that is begun, the same on all ranks.
+  std::int64_t step = 0;  ///< from 1; 0 where it has no number
+  double lr = 0;
+};
+
+class HEARTH_API Ranks {
+ public:
+  /// Gives all ranks the values of rank 0. Without `cuts_batches` each batch is one rank's. ConfigError where the
+  /// pieces do not go round; PeerError where the ranks have different models.
+  Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
+        std::vector<NamedTensor> buffers);
+
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+  /// Whether this rank writes what the run leaves: rank 0.
+  bool writes() const { return rank() == 0; }
+  Collective& group() const { return group_; }
+  const dist::DataParallel& parallel() const { return parallel_; }
+  /// Of the last step, from the end of begin_step().
+  StepTrace& trace() { return trace_; }
+  /// Pieces that this rank computes in a step.
+  std::int64_t pieces() const { return each_; }
+  /// What its loader gives.
+  data::LoaderPart part() const;
+
+  /// Before a step: the ranks tell each other what they have and want, and how long the step before took. PeerError
+  /// where one is at another step or has another learning rate.
+  const StepPart& begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
+                             const StepTimes& last = {});
+  /// What the ranks have told last; empty before the first step.
+  std::span<const StepTimes> last_times() const { return last_times_; }
+  const StepPart& step() const { return step_; }
+  const StepWishes& wishes() const { return wishes_; }
+  /// StepPart::weights where the coming step computes; undefined on the CPU.
+  const Tensor& weights() const { return weights_; }
+  void use_weights(Tensor on_device) { weights_ = std::move(on_device); }
+  /// The least of the ranks' numbers.
+  std::int64_t least(std::int64_t mine) const;
+
+  /// Around each piece, in order; one without rows too, which changes nothing in between.
+  void begin_piece(std::int64_t piece);
+  void end_piece(std::int64_t piece, bool has_rows);
+  /// After the last one: gradients and buffers are those of the whole step, with the same bits on all ranks.
+  void finish_step();
+
+  /// Meters of all ranks read the sum of all ranks' sums. These go on as they were, so that how often they are read
+  /// changes no bit of them.
+  void read_sums(const Sums& sums, Meter& meter);
+  /// The sums of losses of all ranks, in order of rank, as read_sums() found them last.
+  std::span<const double> loss_sums() const { return loss_sums_; }
+
+ private:
+  void reduce();
+
+  Collective& group_;
+  const bool deterministic_;
+  std::int64_t cuts_ = 1;  ///< pieces of a batch
+  std::int64_t each_ = 1;
+  FlatParameters& parameters_;
+  StepTrace trace_;
+  dist::DataParallel parallel_;
+  dist::PairwiseSum gradients_;
+  /// Floating buffers move once a step, by the mean over all pieces of where each would have moved them.
+  std::vector<NamedTensor> buffers_;
+  std::vector<Tensor> buffers_before_;
+  Tensor moved_;  ///< all buffers, one after the other; undefined without buffers
+  std::unique_ptr<dist::PairwiseSum> moves_;
+  StepPart step_;
+  Tensor weights_;
+  StepWishes wishes_;
+  std::vector<StepTimes> last_times_;
+  std::vector<double> loss_sums_;
+};
+
+}  // namespace hearth::train
