@@ -198,14 +198,44 @@ int bench_loading(const Arguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
 int bench_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "step") return bench_step(arguments);
   if (what == "ops") return bench_ops(arguments);
   if (what == "data") return bench_loading(arguments);
   throw UsageError(join_text("bench: \"", what, "\" is not known; use step, ops or data"));
+}
+
+}  // namespace
+
+CommandSpec bench_spec() {
+  return {
+      "bench",
+      "step|ops|data [CONFIG.json]",
+      1,
+      2,
+      "Measures: `bench step CONFIG.json` a whole training step, with all of its `train.accumulate` batches, `bench "
+      "ops` single operations, `bench data CONFIG.json` loading without a model: the pipeline, each stage, and the "
+      "limits of the machine.",
+      {set_option(),
+       {"--filter", "REGEX", "ops: only cases whose name matches"},
+       {"--device", "NAME", "cpu or cuda[:N] (default: cpu for ops; for step and data what the config says)"},
+       {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
+       {"--check", "", "ops: compare with f64 on the CPU first; code 70 if a result is too far off"},
+       {"--steps", "N",
+        "step: how many steps to time (default: 20); on a CUDA device five groups of so many, each queued back to "
+        "back"},
+       {"--random-data", "", "step: random images instead of the config's dataset"},
+       {"--image-size", "N", "step: side of the random images (default: 224)"},
+       {"--profile", "",
+        "step: also list where the time goes, by phase, op and kernel, beside the machine's limits; on a CUDA device "
+        "by its own clock (CUPTI)"},
+       {"--trace", "FILE", "step: write a Chrome trace"},
+       {"--report", "DIR", "step: with --profile, keep these times in a run's folder, for its report"},
+       {"--seconds", "N", "data: how long each measurement takes (default: 3)"},
+       {"--serve", "", "step: time one step for each line on stdin, printing its milliseconds"},
+       {"--json", "", "print as JSON on stdout"}},
+      bench_command};
 }
 
 }  // namespace hearth::train

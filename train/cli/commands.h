@@ -9,22 +9,25 @@ namespace hearth::train {
 /// Every command, in the order of the help.
 const std::vector<CommandSpec>& commands();
 
-// One function a command; the table is in cli.cpp.
-int train_command(const Arguments& arguments);
-int launch_command(const Arguments& arguments);
-int eval_command(const Arguments& arguments);
-int predict_command(const Arguments& arguments);
-int report_command(const Arguments& arguments);
-int schema_command(const Arguments& arguments);
-int config_command(const Arguments& arguments);
-int summary_command(const Arguments& arguments);
-int bench_command(const Arguments& arguments);
-int tune_command(const Arguments& arguments);
-int devices_command(const Arguments& arguments);
-int doctor_command(const Arguments& arguments);
-int data_command(const Arguments& arguments);
-int weights_command(const Arguments& arguments);
-int completion_command(const Arguments& arguments);
-int manual_command(const Arguments& arguments);
+/// An option that several commands have.
+OptionSpec set_option();
+
+// What each command takes and calls.
+CommandSpec train_spec();
+CommandSpec launch_spec();
+CommandSpec eval_spec();
+CommandSpec predict_spec();
+CommandSpec report_spec();
+CommandSpec schema_spec();
+CommandSpec config_spec();
+CommandSpec summary_spec();
+CommandSpec bench_spec();
+CommandSpec tune_spec();
+CommandSpec data_spec();
+CommandSpec weights_spec();
+CommandSpec devices_spec();
+CommandSpec doctor_spec();
+CommandSpec completion_spec();
+CommandSpec manual_spec();
 
 }  // namespace hearth::train

@@ -185,8 +185,6 @@ void print_fish(std::ostream& out) {
   }
 }
 
-}  // namespace
-
 int completion_command(const Arguments& arguments) {
   const std::string& shell = arguments.positional()[0];
   if (shell == "bash")
@@ -198,6 +196,14 @@ int completion_command(const Arguments& arguments) {
   else
     throw UsageError(join_text("completion: no script for \"", shell, "\"; use bash, zsh or fish"));
   return 0;
+}
+
+}  // namespace
+
+CommandSpec completion_spec() {
+  return {
+      "completion", "bash|zsh|fish",   1, 1, "Prints a script that completes commands, options and files in a shell.",
+      {},           completion_command};
 }
 
 }  // namespace hearth::train

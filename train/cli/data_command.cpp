@@ -230,8 +230,6 @@ void write_sheet(const Arguments& arguments, const data::Dataset& part) {
             << "\n";
 }
 
-}  // namespace
-
 int data_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   HEARTH_CHECK(UsageError, what == "inspect" || what == "verify" || what == "pack", "data: \"", what,
@@ -272,6 +270,29 @@ int data_command(const Arguments& arguments) {
                " samples cannot be read or have a bad label, or shards are not what they were; the first ones of each "
                "part are listed above");
   return 0;
+}
+
+}  // namespace
+
+CommandSpec data_spec() {
+  return {
+      "data",
+      "inspect|verify|pack CONFIG_OR_FOLDER [FOLDER]",
+      2,
+      3,
+      "Looks at the data of a run or of a folder, or at one file FILE.ffr, FILE.tar or FILE.tfrecord: counts, sizes "
+      "and classes; `verify` reads every sample; `pack` turns images into record files or shards, and sequences into "
+      "token files.",
+      {set_option(),
+       {"--out", "FOLDER", "pack: where to write, a folder that is empty, missing, or of a pack that was interrupted"},
+       {"--resize", "PIXELS", "pack: shrink images whose shorter side has more pixels to this (image_folder)"},
+       {"--records", "N", "pack: images a file (default: 512, and more where that makes more than 128 files)"},
+       {"--format", "NAME", "pack: records (default), webdataset (tar shards) or tfrecord"},
+       {"--quality", "Q", "pack: store every image as a JPEG of this quality, 1 to 100"},
+       {"--sheet", "FILE.png", "inspect: write a picture of samples of the first split, side by side"},
+       {"--samples", "N", "inspect: samples on that picture (default: 64)"},
+       {"--json", "", "print as JSON on stdout"}},
+      data_command};
 }
 
 }  // namespace hearth::train

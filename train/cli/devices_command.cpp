@@ -53,6 +53,8 @@ Json described_cpu() {
   return cpu;
 }
 
+namespace {
+
 int devices_command(const Arguments& arguments) {
   Json devices = Json::array();
   devices.push_back(described_cpu());
@@ -67,6 +69,14 @@ int devices_command(const Arguments& arguments) {
                 << "\n";
   if (const std::string reason = why_no_cuda(); !reason.empty()) std::cout << "cuda: " << reason << "\n";
   return 0;
+}
+
+}  // namespace
+
+CommandSpec devices_spec() {
+  return {
+      "devices",      "", 0, 0, "Lists what this build can compute on.", {{"--json", "", "print as JSON on stdout"}},
+      devices_command};
 }
 
 }  // namespace hearth::train

@@ -135,6 +135,8 @@ void print_line(const std::string& name, const std::string& text) {
   std::cout << name << std::string(name.size() < width ? width - name.size() : 1, ' ') << text << "\n";
 }
 
+namespace {
+
 int doctor_command(const Arguments& arguments) {
   if (arguments.has("--network")) {
     print_network(dist::look_at_network(), arguments.has("--json"));
@@ -178,6 +180,19 @@ int doctor_command(const Arguments& arguments) {
   if (folders != nullptr) print_line("searched", join_text("first in HEARTH_CUDA_LIBRARIES=", folders));
   print_line("device auto", "is " + chosen_device());
   return 0;
+}
+
+}  // namespace
+
+CommandSpec doctor_spec() {
+  return {"doctor",
+          "",
+          0,
+          0,
+          "Tells which devices and libraries were found, in which version, and what replaces those that are missing.",
+          {{"--network", "", "tell of interfaces, RDMA devices, what NCCL would choose, and what to change, instead"},
+           {"--json", "", "print as JSON on stdout"}},
+          doctor_command};
 }
 
 }  // namespace hearth::train

@@ -29,8 +29,6 @@ void set_counts(Json& record, const Session& session, const data::Dataset& part,
   if (several) record.set(unit, meter.samples);
 }
 
-}  // namespace
-
 int eval_command(const Arguments& arguments) {
   const std::string path = arguments.value("--data").value_or("");
   HEARTH_CHECK(UsageError, !path.empty() || !arguments.has("--data"), "eval: --data names nothing");
@@ -80,6 +78,26 @@ int eval_command(const Arguments& arguments) {
               << 100 * record.at("sequence_error_rate").as_number() << " %";
   std::cerr << "\n";
   return 0;
+}
+
+}  // namespace
+
+CommandSpec eval_spec() {
+  return {"eval",
+          "RUN_OR_CHECKPOINT",
+          1,
+          1,
+          "Evaluates a run (its best checkpoint) or one checkpoint on the test data.",
+          {set_option(),
+           {"--data", "PATH",
+            "other data than the config names: a folder of class folders, a file of sequences, or a folder with such "
+            "files"},
+           {"--split", "train|valid|test", "which split of the data (default: test, or valid if there is none)"},
+           {"--beam", "N", "pairs of lines: open sequences of each search for a translation (default: 4; 1: greedy)"},
+           {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
+           {"--limit", "N", "pairs of lines: translate the first N only"},
+           {"--json", "", "print the result as JSON on stdout"}},
+          eval_command};
 }
 
 }  // namespace hearth::train

@@ -192,8 +192,6 @@ class Launch {
   int stopped_by_ = 0;
 };
 
-}  // namespace
-
 int launch_command(const Arguments& arguments) {
   const std::int64_t size = arguments.positive("-n", 0);
   HEARTH_CHECK(UsageError, size >= 1 && size <= 1024, "launch: -n says how many ranks are started, 1 to 1024");
@@ -209,6 +207,20 @@ int launch_command(const Arguments& arguments) {
     code = launch.run();
   }
   return code;
+}
+
+}  // namespace
+
+CommandSpec launch_spec() {
+  return {
+      "launch",
+      "-n N -- train CONFIG.json [options]",
+      1,
+      1 << 20,
+      "Starts N processes of this machine as the ranks of one data parallel run.",
+      {{"-n", "N", "how many ranks"},
+       {"--restart", "K", "start all again, up to K times, where a rank fails; they go on from the last checkpoint"}},
+      launch_command};
 }
 
 }  // namespace hearth::train

@@ -23,8 +23,6 @@ std::string troff(const std::string& text) {
   return result;
 }
 
-}  // namespace
-
 int manual_command(const Arguments&) {
   std::ostream& out = std::cout;
   out << ".TH HEARTH 1 \"\" \"hearth " << build::version << "\" \"User Commands\"\n"
@@ -60,5 +58,9 @@ int manual_command(const Arguments&) {
       << "\\fBhearth schema\\fR for every key of a configuration.\n";
   return 0;
 }
+
+}  // namespace
+
+CommandSpec manual_spec() { return {"manual", "", 0, 0, "Prints the manual page, for `man -l`.", {}, manual_command}; }
 
 }  // namespace hearth::train

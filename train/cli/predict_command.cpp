@@ -284,13 +284,40 @@ void refuse_options_of_others(const Arguments& arguments, const Kind& kind) {
           "predict: ", option, " is not for this run, which was trained on ", kind.trained_on, "; use ", kind.usage);
 }
 
-}  // namespace
-
 int predict_command(const Arguments& arguments) {
   auto session = open_trained(arguments.positional()[0], arguments.values("--set"));
   const Kind& kind = kinds.at(static_cast<std::size_t>(session->task->predicts()));
   refuse_options_of_others(arguments, kind);
   return kind.run(kind, arguments, std::move(session));
+}
+
+}  // namespace
+
+CommandSpec predict_spec() {
+  return {"predict",
+          "RUN_OR_CHECKPOINT [INPUT...]",
+          1,
+          1 << 20,
+          "Classifies image files, all images of folders, or sequences, one JSON line each on stdout; generates text; "
+          "or translates files of lines, - for the input. Needs nothing but the checkpoint.",
+          {set_option(),
+           {"--top", "N", "images and labelled sequences: how many classes to list (default: 3)"},
+           {"--logits", "", "images and labelled sequences: list the model's outputs too, by label"},
+           {"--embedding", "", "images and labelled sequences: list what the model's last layer sees too"},
+           {"--text", "TEXT", "labelled sequences: what to classify; may be repeated"},
+           {"--prompt", "TEXT", "token streams: what to go on from; may be repeated"},
+           {"--max-tokens", "N",
+            "sequences: how many tokens to write at most (default: 400, translations: the longest row)"},
+           {"--temperature", "X", "token streams: below 1 keeps to what is likely (default: 0.8)"},
+           {"--top-k", "K", "token streams: draw from the K most probable tokens only"},
+           {"--top-p", "P", "token streams: draw from the most probable tokens that together have probability P only"},
+           {"--seed", "S", "token streams: another text for each (default: 0)"},
+           {"--greedy", "", "token streams: always the most probable token"},
+           {"--beam", "N", "pairs of lines: open sequences of each search for a translation (default: 4; 1: greedy)"},
+           {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
+           {"--out", "DIR", "tasks of a program's own: where files that are predicted go (default: .)"},
+           {"--json", "", "print sequences as JSON lines too"}},
+          predict_command};
 }
 
 }  // namespace hearth::train

@@ -47,8 +47,6 @@ std::string sections_of(const Arguments& arguments, const std::string& folder, c
   }
 }
 
-}  // namespace
-
 int report_command(const Arguments& arguments) {
   if (arguments.positional().size() > 1) return compare(arguments);
   const std::string& folder = arguments.positional()[0];
@@ -60,6 +58,24 @@ int report_command(const Arguments& arguments) {
   write_report(folder, path, sections_of(arguments, folder, run));
   std::cerr << printable(path) << "\n";
   return 0;
+}
+
+}  // namespace
+
+CommandSpec report_spec() {
+  return {
+      "report",
+      "RUN...",
+      1,
+      1 << 20,
+      "Writes RUN/report.html: curves, what the best checkpoint predicts, layers, time and memory; of several runs a "
+      "page that compares them.",
+      {set_option(),
+       {"--out", "FILE", "where to (default: RUN/report.html; of several runs report.html)"},
+       {"--data", "PATH", "one run: other data than the config names, as of eval"},
+       {"--split", "train|valid|test", "one run: which split of the data (default: valid, or test if there is none)"},
+       {"--samples", "N", "one run: look at the first N samples (default: 10000)"}},
+      report_command};
 }
 
 }  // namespace hearth::train

@@ -249,8 +249,6 @@ int precision_command(const Arguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
 int summary_command(const Arguments& arguments) {
   if (arguments.has("--precision")) return precision_command(arguments);
   const Summary summary = summarize_run(arguments);
@@ -263,6 +261,21 @@ int summary_command(const Arguments& arguments) {
   }
   HEARTH_CHECK(OutOfMemory, summary.shortage.empty(), summary.shortage);
   return 0;
+}
+
+}  // namespace
+
+CommandSpec summary_spec() {
+  return {"summary",
+          "CONFIG.json",
+          1,
+          1,
+          "Lists layers, output shapes, parameters, arithmetic, the memory of a run and the largest batch that fits.",
+          {set_option(),
+           {"--ranks", "N", "the memory of each of N ranks too, with dist.zero and its rows of the batch"},
+           {"--precision", "", "list each op with the types it reads, computes in and gives"},
+           {"--json", "", "print as JSON on stdout"}},
+          summary_command};
 }
 
 }  // namespace hearth::train

@@ -205,8 +205,6 @@ int train(const Arguments& arguments, LoadedConfig loaded, Collective* group, co
   return 0;
 }
 
-}  // namespace
-
 int train_command(const Arguments& arguments) {
   // Messages into a pipe whose reader has gone end no training.
   survive(SIGPIPE);
@@ -231,6 +229,30 @@ int train_command(const Arguments& arguments) {
     if (group != nullptr) group->abort(dist::failure_text(error));
     throw;
   }
+}
+
+}  // namespace
+
+CommandSpec train_spec() {
+  return {
+      "train",
+      "CONFIG.json",
+      1,
+      1,
+      "Trains the run that a JSON file describes.",
+      {set_option(),
+       {"--out", "DIR", "folder of the run (default: runs/<name>)"},
+       {"--resume", "auto|never|DIR",
+        "auto (default): continue the folder's run if there is one; never: start afresh, deleting that run's files; "
+        "DIR: continue from another run's folder, deleting this one's"},
+       {"--changed-data", "", "continue although samples were added, removed or changed since the checkpoint"},
+       {"--device", "auto|cpu|cuda[:N]", "where to compute (default: what the config says)"},
+       {"--epochs", "N", "as --set train.epochs=N"},
+       {"--lr", "X", "as --set optimizer.lr=X"},
+       {"--batch-size", "N", "as --set train.batch_size=N"},
+       {"--seed", "N", "as --set seed=N"},
+       {"--dry-run", "", "build everything, print the plan and stop"}},
+      train_command};
 }
 
 }  // namespace hearth::train

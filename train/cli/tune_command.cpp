@@ -173,13 +173,30 @@ int tune_lr(const Arguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
 int tune_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "batch") return tune_batch(arguments);
   if (what == "lr") return tune_lr(arguments);
   throw UsageError(join_text("tune: \"", what, "\" is not known; use batch or lr"));
+}
+
+}  // namespace
+
+CommandSpec tune_spec() {
+  return {"tune",
+          "batch|lr CONFIG.json",
+          1,
+          2,
+          "Finds the largest batch that fits and the batch at which samples go by fastest, by trying sizes in turn; or "
+          "the learning rate at which the loss falls fastest, by a short training at rising rates. Writes no run.",
+          {set_option(),
+           {"--most", "N", "batch: no batch larger than this"},
+           {"--steps", "N",
+            "batch: how many steps to time at each size (default: 5); lr: how many to train (default: 100)"},
+           {"--min", "LR", "lr: the first rate (default: 1e-7)"},
+           {"--max", "LR", "lr: the last rate (default: 1)"},
+           {"--json", "", "print as JSON on stdout"}},
+          tune_command};
 }
 
 }  // namespace hearth::train

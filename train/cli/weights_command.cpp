@@ -184,13 +184,32 @@ int convert_file(const Arguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
 int weights_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "inspect") return inspect(arguments);
   if (what == "convert") return convert_file(arguments);
   throw UsageError(join_text("weights: \"", what, "\" is not known; use inspect or convert"));
+}
+
+}  // namespace
+
+CommandSpec weights_spec() {
+  return {
+      "weights",
+      "inspect|convert FILE [OUT]",
+      2,
+      3,
+      "Lists a safetensors file, or converts one: also an index of several, the folder they are in, or a run.",
+      {{"--from", "FORMAT",
+        "convert: what FILE is: hearth (default), torch, hf-gpt2, hf-bert, hf-roberta, hf-distilbert, timm-swin or "
+        "microsoft-swin"},
+       {"--to", "FORMAT", "convert: what OUT is to be (default: hearth)"},
+       {"--dtype", "TYPE", "convert: element type of the result (f32, f16, bf16)"},
+       {"--config", "JSON", "convert: the configuration of the model (default: config.json beside FILE)"},
+       {"--leave-out", "BEGINNING", "convert: not the tensors whose names begin so; may be repeated"},
+       {"--raw", "", "convert: of a run or checkpoint the weights of the last update, not their average (train.ema)"},
+       {"--json", "", "print as JSON on stdout"}},
+      weights_command};
 }
 
 }  // namespace hearth::train
