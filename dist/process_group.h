@@ -25,6 +25,9 @@ struct ProcessGroupOptions {
 HEARTH_API std::unique_ptr<Collective> join_processes(const Placement& placement,
                                                       const ProcessGroupOptions& options = {});
 
+/// The group of a process that is alone: it sends nothing, and its collectives are done at once.
+HEARTH_API Collective& one_process();
+
 /// Groups of `size` ranks that are threads of this process: for tests, and for programs that compute in threads. Each
 /// object is used by one thread.
 HEARTH_API std::vector<std::unique_ptr<Collective>> loopback_groups(int size);

@@ -182,6 +182,7 @@ void Session::build() {
   parameters = std::make_unique<FlatParameters>(
       model->parameters(),
       low_precision_copy(config.precision, device_, trains_ && config.dist.zero == 1 ? group_ : nullptr));
+  ranks = std::make_unique<Ranks>(config.train.accumulate);
   loss = made_by(config.loss, "loss", config.loss.make());
   task->check(loss);
   if (loss.place) loss.place(device_, input.classes);
@@ -330,12 +331,12 @@ std::string ranks_without_number(const Ranks& ranks) {
 }  // namespace
 
 void Session::read_interval() {
-  ranks ? ranks->read_sums(sums, position.interval) : sums.read(position.interval);
+  ranks->read_sums(sums, position.interval);
   if (device_grad_norm.defined()) grad_norm = device_grad_norm.item();
   if (loss_scale) read_loss_scale();
   if (!std::isfinite(position.interval.loss_sum))
     throw_diverged(*this, join_text("the loss became ", position.interval.loss_sum, " at or before step ",
-                                    position.step, ranks ? ranks_without_number(*ranks) : ""));
+                                    position.step, ranks_without_number(*ranks)));
   // With a loss scale such an update is skipped, and has no norm.
   if (!std::isfinite(grad_norm))
     throw_diverged(*this,
@@ -368,7 +369,7 @@ const Json& Session::data_fingerprint() {
 }
 
 void throw_diverged(const Session& session, const std::string& what) {
-  const bool travels_as_f16 = session.ranks && session.config().dist.wire == DType::f16;
+  const bool travels_as_f16 = !session.ranks->alone() && session.config().dist.wire == DType::f16;
   for (const FlatParameters::Entry& entry : session.parameters->entries())
     for (const double value : grad_of(entry.value).to_doubles())
       if (!std::isfinite(value))
@@ -385,8 +386,7 @@ Switches Session::switches() const {
 }
 
 data::Loader Session::make_train_loader(std::int64_t first_batch) const {
-  return data.train_loader(config().train.batch_size, config().seed, device_.type,
-                           ranks ? ranks->part() : data::LoaderPart{}, first_batch);
+  return data.train_loader(config().train.batch_size, config().seed, device_.type, ranks->part(), first_batch);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

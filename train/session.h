@@ -153,12 +153,12 @@ class HEARTH_API Session : public TrainedModel {
   /// Starts a new interval.
   void clear_interval();
   /// After position.interval was loaded.
-  void write_interval() { sums.write(ranks && !ranks->writes() ? Meter{} : position.interval); }
+  void write_interval() { sums.write(ranks->writes() ? position.interval : Meter{}); }
 
   data::DataSplits data;
   std::unique_ptr<Task> task;  ///< what a batch means
   std::unique_ptr<FlatParameters> parameters;
-  std::unique_ptr<Ranks> ranks;                   ///< null in a run of one process
+  std::unique_ptr<Ranks> ranks;                   ///< never null
   std::unique_ptr<optim::Optimizer> optimizer;    ///< null where nothing is trained
   std::unique_ptr<optim::Schedule> schedule;      ///< likewise
   std::unique_ptr<optim::Ema> ema;                ///< null without averaging

@@ -48,7 +48,7 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
     : session_(session),
       folder_(folder),
       progress_(progress),
-      communication_(session.ranks ? &session.ranks->group() : nullptr),
+      communication_(&session.ranks->group()),
       input_(session.data.train->images() != nullptr) {
 #if HEARTH_HAS_CUDA
   if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
@@ -56,7 +56,7 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
   if (size_of(session.config().precision.type()) != 2) peak_.tflops = 0;
   if (folder.writes()) relink_copies(folder.checkpoints());
   // Rank 0 has made the folder, which the others look into.
-  if (session.ranks) session.ranks->group().barrier();
+  session.ranks->group().barrier();
 }
 
 Trainer::~Trainer() = default;
@@ -66,8 +66,7 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   const bool own = std::filesystem::equivalent(directory + "/checkpoints", folder_.checkpoints(), absent);
   const Restored restored =
       restore_newest(session_, directory, {.other_precision = !own, .changed_data = changed_data});
-  if (session_.ranks)
-    dist::require_same(session_.ranks->group(), "checkpoint to go on from", {{"checkpoint", restored.from}});
+  dist::require_same(session_.ranks->group(), "checkpoint to go on from", {{"checkpoint", restored.from}});
   for (const std::string& text : restored.damaged) progress_.line("warning: " + text + "; using an older checkpoint");
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
@@ -88,7 +87,7 @@ void Trainer::mend_checkpoints() {
   Position& position = session_.position;
   const bool lost = best_is_lost(session_, folder_.checkpoints());
   // The others have looked at the links before they change.
-  if (session_.ranks) session_.ranks->group().barrier();
+  session_.ranks->group().barrier();
   if (lost) position.best_step = position.step;
   if (folder_.writes()) mend_links(session_, folder_.checkpoints());
   if (!lost) return;
@@ -116,7 +115,7 @@ TrainResult Trainer::run(const std::string& command_line) {
   captured_.reset();
   session_.feed.reset();
   // The advice takes trial steps, which other ranks know nothing of.
-  const std::string advice = session_.ranks ? "" : advice_on_batch(session_);
+  const std::string advice = session_.ranks->alone() ? advice_on_batch(session_) : "";
   if (!advice.empty()) text.insert(std::min(text.find('\n'), text.size()), "; " + advice);
   throw OutOfMemory(text);
 }
@@ -138,7 +137,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (folder_.writes()) info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples));
   };
   write_info("running", Json::object());
-  if (session_.ranks)
+  if (!session_.ranks->alone())
     require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
                        session_.training_state);
   if (config.train.graph.value_or(session_.device().is_cuda())) {
@@ -206,16 +205,14 @@ void Trainer::take_steps() {
   loader.on_stuck([this](const std::string& text) { progress_.line("warning: " + text); });
   while (!session_.at_end() && stop_signal() == 0) {
     advance(loader);
-    if (session_.ranks ? !session_.ranks->wishes().checkpoint : !SignalScope::checkpoint_requested()) continue;
+    if (!session_.ranks->wants_checkpoint()) continue;
     save_checkpoint();
     progress_.line(join_text("checkpoint at step ", position.step, ", as a signal asked"));
   }
   if (stop_signal() != 0) save_checkpoint();
 }
 
-int Trainer::stop_signal() const {
-  return session_.ranks ? session_.ranks->wishes().stop_signal : SignalScope::requested();
-}
+int Trainer::stop_signal() const { return session_.ranks->stop_signal(); }
 
 StepResult Trainer::run_step(std::span<const data::Batch> batches) {
   StepResult step;
@@ -242,29 +239,27 @@ StepResult Trainer::take_step(data::Loader& loader) {
   const InputMeter::StepScope measured(input_);
   communication_.begin_step();
   std::vector<data::Batch> batches;
-  Ranks* const ranks = session_.ranks.get();
-  const std::int64_t count = ranks ? ranks->pieces() : session_.config().train.accumulate;
-  for (std::int64_t i = 0; i < count; ++i) batches.push_back(loader.next());
+  Ranks& ranks = *session_.ranks;
+  for (std::int64_t i = 0; i < ranks.pieces(); ++i) batches.push_back(loader.next());
   profile_.add(RunProfile::Phase::data, started);
   const std::int64_t bad = count_of_bad_samples(session_.data);
   const bool found_bad = bad > bad_samples_told_;
-  if (ranks)
-    ranks->begin_step(batches, session_.loss,
-                      {.stop_signal = SignalScope::requested(),
-                       .checkpoint = SignalScope::checkpoint_requested(),
-                       .shows_progress = progress_.wants_step(),
-                       .bad_samples = found_bad,
-                       .step = position.step + 1,
-                       .lr = session_.lr(position.step)},
-                      communication_.last());
-  if (ranks) watch_ranks();
-  if (ranks ? ranks->wishes().bad_samples : found_bad) tell_bad_samples();
+  ranks.begin_step(batches, session_.loss,
+                   {.stop_signal = SignalScope::requested(),
+                    .checkpoint = SignalScope::checkpoint_requested(),
+                    .shows_progress = progress_.wants_step(),
+                    .bad_samples = found_bad,
+                    .step = position.step + 1,
+                    .lr = ranks.alone() ? 0 : session_.lr(position.step)},
+                   communication_.last());
+  watch_ranks();
+  if (ranks.wishes().bad_samples) tell_bad_samples();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
   const auto prepared = Clock::now();
   work_.begin_step();
   const StepResult step = run_step(batches);
   work_.end_step();
-  if (ranks) ranks->trace().end();
+  ranks.trace().end();
   profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
   position.interval.samples += step.samples;
@@ -272,21 +267,13 @@ StepResult Trainer::take_step(data::Loader& loader) {
   interval_seconds_ += seconds;
   communication_.end_step(seconds);
   interval_samples_ += step.samples;
-  if (ranks) {
-    position.interval_tokens += ranks->step().tokens;
-    position.interval_positions += ranks->step().positions;
-    return step;
-  }
-  for (const data::Batch& batch : batches) {
-    position.interval_tokens += batch.tokens;
-    position.interval_positions += batch.positions;
-  }
+  position.interval_tokens += ranks.step().tokens;
+  position.interval_positions += ranks.step().positions;
   return step;
 }
 
 void Trainer::tell_bad_samples() {
-  const std::vector<std::string> lines =
-      take_new_bad_samples(session_.data, session_.ranks ? &session_.ranks->group() : nullptr);
+  const std::vector<std::string> lines = take_new_bad_samples(session_.data, session_.ranks->group());
   bad_samples_told_ = count_of_bad_samples(session_.data);
   constexpr std::size_t most = 5;
   for (std::size_t i = 0; i < std::min(most, lines.size()); ++i) progress_.line("warning: " + lines[i]);
@@ -295,6 +282,7 @@ void Trainer::tell_bad_samples() {
 
 void Trainer::watch_ranks() {
   const Ranks& ranks = *session_.ranks;
+  if (ranks.last_times().empty()) return;
   communication_.add_times(ranks.last_times());
   const auto ms = [](double seconds) { return join_text(std::fixed, std::setprecision(1), 1e3 * seconds, " ms"); };
   for (const StragglerWatch::Straggler& one : stragglers_.add(ranks.last_times()))
@@ -327,7 +315,7 @@ void Trainer::advance(data::Loader& loader) {
   const std::int64_t at = session_.position.step + 1;
   const StepResult step = take_step(loader);
   finish_step(step);
-  if ((session_.ranks ? session_.ranks->wishes().shows_progress : progress_.wants_step()) || session_.at_end()) {
+  if (session_.ranks->wishes().shows_progress || session_.at_end()) {
     session_.read_interval();
     progress_.step(progress_step(step, loader));
   }
@@ -335,7 +323,7 @@ void Trainer::advance(data::Loader& loader) {
   const bool logged = at % session_.steps_between_logs() == 0 || session_.at_end();
   if (logged) log_interval(step, loader);
   const bool evaluates = at_epoch_end(config.eval.every_epochs), best = evaluates && evaluate_and_log();
-  if (evaluates && session_.ranks) write_step_trace();
+  if (evaluates) write_step_trace();
   // An evaluation may have ended the run.
   if (session_.at_end() && !logged) log_interval(step, loader);
   if (!session_.position.stop_reason.empty()) log_stop();
@@ -403,7 +391,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   record.set("throughput", now.images_per_second).set("unit", now.unit);
   write_input(record, input_.use());
   if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
-  if (session_.ranks) record.set("ranks", session_.ranks->size());
+  if (!session_.ranks->alone()) record.set("ranks", session_.ranks->size());
   communication_.write(record);
   write_use(record, work_.sum(), interval_seconds_, peak_);
   work_.clear();
@@ -427,14 +415,14 @@ void Trainer::save_checkpoint() {
   if (!session_.data.valid) position.best_step = position.step;
   // Of evaluations too, whose samples no step has told.
   if (count_of_bad_samples(session_.data) >= 0) tell_bad_samples();
-  if (session_.ranks) {
+  if (!session_.ranks->alone()) {
     const std::string now = join_text("the checkpoint of step ", position.step);
     dist::set_status(session_.ranks->group(), now);
     require_same_weights(session_.ranks->group(), *session_.parameters, session_.model->buffers(), now);
     session_.read_interval();
   }
   folder_.writes() ? save_session(session_, folder_.checkpoints()) : read_for_checkpoint(session_);
-  if (session_.ranks) session_.ranks->group().barrier();
+  session_.ranks->group().barrier();
   saved_step_ = position.step;
   const std::string set = folder_.checkpoints() + "/" + checkpoint_name(position.step);
   for (const NamedHook& one : session_.hooks()) one.hook->after_checkpoint(session_, set);

@@ -127,7 +127,7 @@ bool Trainer::evaluate_and_log() {
   Position& position = session_.position;
   const auto [split, part] = session_.validation_part();
   if (!part) return false;
-  if (session_.ranks) dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
+  dist::set_status(session_.ranks->group(), join_text("the evaluation after step ", position.step));
   const auto [meter, text] = evaluate_part(split, part, {position.step, session_.config().log.report});
   // What only the end asks for would not be there in a longer run, which this one may become.
   const bool counts = is_evaluation_due() && position.evaluated_step != position.step;

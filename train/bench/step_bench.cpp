@@ -8,9 +8,9 @@
 namespace hearth::train {
 
 StepBench::StepBench(LoadedConfig config, Collective* group) : session_(std::move(config), group) {
-  const std::int64_t count = session_.ranks ? session_.ranks->pieces() : session_.config().train.accumulate;
+  const std::int64_t count = session_.ranks->pieces();
   batches_.assign(static_cast<std::size_t>(count), session_.make_train_loader().next());
-  if (session_.device().is_cuda() && !session_.ranks && why_not_replayed(session_).empty())
+  if (session_.device().is_cuda() && session_.ranks->alone() && why_not_replayed(session_).empty())
     captured_ = std::make_unique<CapturedStep>(session_);
 }
 
@@ -37,7 +37,7 @@ void StepBench::record_anew() {
 
 void StepBench::run_step() {
   meter_.begin_step();
-  if (session_.ranks) (void)session_.ranks->begin_step(batches_, session_.loss, {});
+  (void)session_.ranks->begin_step(batches_, session_.loss, {});
   session_.position.interval.samples +=
       (captured_ ? captured_->run(batches_) : training_step(session_, batches_)).samples;
   ++session_.position.step;

@@ -83,17 +83,15 @@ std::int64_t count_of_bad_samples(const data::DataSplits& data) {
   return count;
 }
 
-std::vector<std::string> take_new_bad_samples(const data::DataSplits& data, Collective* group) {
+std::vector<std::string> take_new_bad_samples(const data::DataSplits& data, Collective& group) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < data.quarantines.size(); ++i) {
     const auto& one = data.quarantines[i];
     if (!one) continue;
     std::vector<Quarantine::Entry> found = one->take_new();
-    if (group != nullptr) {
-      for (const std::string& text : dist::gather(*group, to_text(to_json(found))))
-        one->deliver(entries_in(parse_json(text, "bad samples of a rank")));
-      for (Quarantine::Entry& entry : one->take_new()) found.push_back(std::move(entry));
-    }
+    for (const std::string& text : dist::gather(group, to_text(to_json(found))))
+      one->deliver(entries_in(parse_json(text, "bad samples of a rank")));
+    for (Quarantine::Entry& entry : one->take_new()) found.push_back(std::move(entry));
     for (const Quarantine::Entry& entry : found) {
       const std::string name = name_of_sample(data, i, entry.sample);
       lines.push_back(join_text("sample ", entry.sample, name.empty() ? "" : " (" + name + ")", " of the ",

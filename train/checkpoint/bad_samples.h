@@ -27,8 +27,8 @@ void clear_bad_samples(const data::DataSplits& data);
 /// How many samples of all splits are bad; -1 where none may be.
 std::int64_t count_of_bad_samples(const data::DataSplits& data);
 
-/// A line for each sample that was found bad since the last call. With a group, which all ranks call at the same time,
+/// A line for each sample that was found bad since the last call. All ranks call it at the same time, and
 /// each takes in what the others have found. DataError where there are more than may be.
-HEARTH_API std::vector<std::string> take_new_bad_samples(const data::DataSplits& data, Collective* group);
+HEARTH_API std::vector<std::string> take_new_bad_samples(const data::DataSplits& data, Collective& group);
 
 }  // namespace hearth::train

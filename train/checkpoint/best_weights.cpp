@@ -28,7 +28,7 @@ BestWeightsScope::BestWeightsScope(Session& session, const std::string& checkpoi
   const std::string set = checkpoint_folder + "/" + checkpoint_name(best);
   unavailable_ = fault_of(set);
   // Ranks of other machines may not see the folder.
-  if (session.ranks && session.ranks->least(unavailable_.empty() ? 1 : 0) == 0 && unavailable_.empty())
+  if (session.ranks->least(unavailable_.empty() ? 1 : 0) == 0 && unavailable_.empty())
     unavailable_ = set + " cannot be read by all ranks";
   if (!unavailable_.empty()) return;
   State averages;

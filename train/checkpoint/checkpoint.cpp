@@ -224,7 +224,7 @@ LoadedConfig config_of_set(const std::string& set, std::vector<std::string> over
 
 /// The rank's own of the sums that were noted, where as many ranks go on; else rank 0 has the whole.
 void restore_loss_sums(Session& session, const Json* noted) {
-  if (noted == nullptr || !session.ranks || !noted->is_array()) return;
+  if (noted == nullptr || !noted->is_array()) return;
   const auto rank = static_cast<std::size_t>(session.ranks->rank()),
              ranks = static_cast<std::size_t>(session.ranks->size());
   if (noted->size() != ranks) return;
@@ -282,7 +282,7 @@ std::string change_of_rate(const Session& session, const RunConfig& saved) {
 void save_session(Session& session, const std::string& checkpoint_folder) {
   const CheckpointOptions& options = session.config().checkpoint;
   // Ranks read it together.
-  if (!session.ranks) session.read_interval();
+  if (session.ranks->alone()) session.read_interval();
   require_finite(session.model_state, session);
   require_finite(session.training_state, session);
   CheckpointWriter writer(checkpoint_folder, session.position.step);
@@ -292,7 +292,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   if (const std::string& reason = session.position.stop_reason; !reason.empty()) writer.note(stop_note, reason);
   if (Json bad = bad_samples_to_json(session.data, bad_samples_noted); !bad.is_null())
     writer.note(bad_samples_note, std::move(bad));
-  if (session.ranks) writer.note(loss_sums_note, Json::array_of(session.ranks->loss_sums()));
+  if (!session.ranks->alone()) writer.note(loss_sums_note, Json::array_of(session.ranks->loss_sums()));
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));
   write_file_synced(writer.file(data_file), to_text(facts_to_keep(session), 2) + "\n");

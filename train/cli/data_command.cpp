@@ -14,6 +14,7 @@
 #include "data/table/table.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
+#include "dist/process_group.h"
 #include "train/checkpoint/bad_samples.h"
 #include "train/cli/commands.h"
 #include "train/config/run_config.h"
@@ -158,7 +159,8 @@ int pack(const Arguments& arguments) {
                                   }};
   const data::DataSplits splits = data::make_data(source.data);
   const Json manifest = data::pack_records(splits, folder, options);
-  for (const std::string& line : take_new_bad_samples(splits, nullptr)) std::cerr << "warning: " << line << "\n";
+  for (const std::string& line : take_new_bad_samples(splits, dist::one_process()))
+    std::cerr << "warning: " << line << "\n";
   if (arguments.has("--json"))
     std::cout << to_text(manifest) << "\n";
   else

@@ -47,7 +47,8 @@ int eval_command(const Arguments& arguments) {
   const std::int64_t limit = arguments.whole("--limit", 0, 1);
   warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);
-  for (const std::string& line : take_new_bad_samples(session->data, nullptr)) std::cerr << "warning: " << line << "\n";
+  for (const std::string& line : take_new_bad_samples(session->data, session->ranks->group()))
+    std::cerr << "warning: " << line << "\n";
   HEARTH_CHECK(DataError, meter.samples > 0, "eval: no label of the split \"", split,
                "\" counts, so that there is no loss; all are masked, or ignored: choose another with --split, or other "
                "data with --data");

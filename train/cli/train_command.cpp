@@ -121,7 +121,7 @@ void print_unused_rows(const Session& session) {
 
 void start_from_weights(Session& session) {
   const LoadedWeights loaded = session.load_start_weights();
-  if (session.ranks && !session.ranks->writes()) return;
+  if (!session.ranks->writes()) return;
   if (const WeightsOptions& options = session.config().weights; !options.path.empty()) {
     const auto trained = find_trained_weights(options.path);
     print_line("weights   ", printable(options.path), " (", name_of(options.from), ")",

@@ -46,15 +46,15 @@ std::vector<data::Batch> inputs_for(std::span<const data::Batch> batches, Device
 
 /// Steps of one shape, and what their recorded work refers to.
 struct CapturedStep::Recorded {
-  Recorded(std::span<const data::Batch> batches, Device device, const Ranks* ranks)
+  Recorded(std::span<const data::Batch> batches, Device device, const Ranks& ranks)
       : inputs(inputs_for(batches, device)),
-        part(ranks != nullptr ? ranks->step() : StepPart()),
+        part(ranks.step()),
         weights(part.weights.defined() ? Tensor::empty(part.weights.shape(), DType::f64, device) : Tensor()),
         targets(tensors_of(inputs, weights)) {}
 
   /// Where the device counts labels itself, their number is no part of what is recorded.
-  bool fits(std::span<const data::Batch> batches, bool device_counts, const Ranks* ranks) const {
-    return (ranks == nullptr || part.same_but_for_weights(ranks->step())) &&
+  bool fits(std::span<const data::Batch> batches, bool device_counts, const Ranks& ranks) const {
+    return part.same_but_for_weights(ranks.step()) &&
            std::equal(inputs.begin(), inputs.end(), batches.begin(), batches.end(),
                       [&](const data::Batch& mine, const data::Batch& other) {
                         return (device_counts || mine.counted == other.counted) && same_shapes(mine, other);
@@ -90,7 +90,7 @@ StepResult CapturedStep::run(std::span<const data::Batch> given) {
   if (recordings_ == nullptr) recordings_ = std::make_unique<Recordings>(session_.device());
   std::vector<std::unique_ptr<Recorded>>& all = recordings_->all;
   const bool device_counts = session_.loss.ignored_label.has_value();
-  const Ranks* const ranks = session_.ranks.get();
+  const Ranks& ranks = *session_.ranks;
   auto found = std::find_if(all.begin(), all.end(),
                             [&](const auto& recorded) { return recorded->fits(batches, device_counts, ranks); });
   if (!unsupported_reason_.empty()) return training_step(session_, batches);
@@ -109,23 +109,18 @@ StepResult CapturedStep::run(std::span<const data::Batch> given) {
 }
 
 bool CapturedStep::all_replay(std::int64_t ability) {
-  if (session_.ranks) {
-    ability = session_.ranks->least(ability);
-    if (ability == never_replays && unsupported_reason_.empty())
-      unsupported_reason_ = "another rank cannot record its steps";
-  }
+  ability = session_.ranks->least(ability);
+  if (ability == never_replays && unsupported_reason_.empty())
+    unsupported_reason_ = "another rank cannot record its steps";
   return ability == replays;
 }
 
 StepResult CapturedStep::step(Recorded& recorded, std::span<const data::Batch> batches) {
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += batch.count();
-  if (Ranks* const ranks = session_.ranks.get()) {
-    samples = ranks->step().samples;
-    ranks->use_weights(recorded.weights);
-  }
-  feed_of(session_).send(tensors_of(batches, session_.ranks ? session_.ranks->step().weights : Tensor()),
-                         recorded.targets);
+  if (!session_.ranks->alone()) samples = session_.ranks->step().samples;
+  session_.ranks->use_weights(recorded.weights);
+  feed_of(session_).send(tensors_of(batches, session_.ranks->step().weights), recorded.targets);
   const StepResult result = begin_step(session_, samples);
   const auto work = [&] { run_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
@@ -171,10 +166,10 @@ std::int64_t CapturedStep::graphs() const { return 0; }
 std::string why_not_replayed(const Session& session) {
   const TrainOptions& train = session.config().train;
   if (!train.graph.value_or(true)) return "train.graph is false";
-  if (session.ranks && !session.ranks->group().device().is_cuda())
+  if (!session.ranks->alone() && !session.ranks->group().device().is_cuda())
     return join_text(session.ranks->group().backend(), " sums gradients on the host");
   if (session.parameters->shards() != nullptr) return "ranks update a part of the weights each (dist.zero)";
-  if (session.ranks && session.config().dist.sync_batch_norm)
+  if (!session.ranks->alone() && session.config().dist.sync_batch_norm)
     return "batch normalisation waits for all ranks (dist.sync_batch_norm)";
   for (const NamedHook& one : session.hooks())
     if (!train.graph && !one.hook->allows_replay())

@@ -3,15 +3,28 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "autograd/grad_state.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "dist/process_group.h"
 #include "ops/ops.h"
 #include "train/model/loss.h"
 #include "train/model/meter.h"
+#include "train/signals.h"
 
 namespace hearth::train {
+
+/// What a rank tells the others before a step.
+struct Ranks::Told {
+  std::int64_t samples = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
+  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0;
+  std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
+  double lr = 0, labels = 0;               // the latter by their classes' weights
+  static constexpr std::int64_t numbers = 14;
+};
+
 namespace {
 
 // Enough for 1, 2, 4 or 8 ranks.
@@ -80,15 +93,30 @@ std::int64_t kind_of(const data::Batch& batch) {
   return crc32c(std::as_bytes(std::span(text)));
 }
 
-/// What a rank tells the others before a step.
-struct Told {
-  std::int64_t samples = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
-  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0;
-  std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
-  double lr = 0, labels = 0;               // the latter by their classes' weights
-  static constexpr std::int64_t numbers = 14;
-};
-static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
+/// What the labels of each piece weigh, by their classes' weights; nothing where all count alike.
+std::optional<std::vector<double>> labels_of(std::span<const data::Batch> pieces, const Loss& loss) {
+  std::vector<double> weights(pieces.size());
+  bool may_ignore = false;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Tensor labels = pieces[i].find("labels");
+    if (pieces[i].size() == 0 || !loss.ignored_label || !labels.defined() || is_floating(labels.dtype())) continue;
+    may_ignore = true;
+    weights[i] =
+        loss.weight ? loss.weight(labels).item() : label_counts(std::span(&labels, 1), *loss.ignored_label).item();
+  }
+  return may_ignore ? std::optional(std::move(weights)) : std::nullopt;
+}
+
+/// What one process has of a step.
+StepPart step_of(std::span<const data::Batch> batches) {
+  StepPart step;
+  for (const data::Batch& batch : batches) {
+    step.samples += batch.count();
+    step.tokens += batch.tokens;
+    step.positions += batch.positions;
+  }
+  return step;
+}
 
 }  // namespace
 
@@ -101,16 +129,18 @@ bool StepPart::same_but_for_weights(const StepPart& other) const {
          std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
 }
 
+Ranks::Ranks(std::int64_t batches) : group_(dist::one_process()), each_(batches), trace_(group_) {}
+
 Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
              std::vector<NamedTensor> buffers)
     : group_(group),
       deterministic_(config.train.deterministic),
       cuts_(cuts_of(config, cuts_batches, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
-      parameters_(parameters),
+      parameters_(&parameters),
       trace_(group),
-      parallel_(group, parameters, options_of(config)),
-      gradients_(parameters.grads()),
+      parallel_(std::make_unique<dist::DataParallel>(group, parameters, options_of(config))),
+      gradients_(std::make_unique<dist::PairwiseSum>(parameters.grads())),
       buffers_(std::move(buffers)) {
   std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
   std::int64_t elements = 0;
@@ -120,7 +150,7 @@ Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, Flat
     buffers_before_.push_back(buffer.tensor->clone());
   }
   // Before steps are recorded, whose memory is not for what stays.
-  if (deterministic_) gradients_.reserve(each_);
+  if (deterministic_) gradients_->reserve(each_);
   if (elements == 0) return;
   const Tensor& first = *buffers_.front().tensor;
   moved_ = Tensor::zeros({elements}, first.dtype(), first.device());
@@ -129,23 +159,14 @@ Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, Flat
 }
 
 data::LoaderPart Ranks::part() const {
+  if (alone()) return {};
   return {.cuts = cuts_, .of = each_ * size(), .first = each_ * rank(), .count = each_};
 }
 
-const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
-                                  const StepTimes& last) {
-  if (wishes.step > 0) dist::set_status(group_, join_text("step ", wishes.step));
-  Told mine{.stop_signal = wishes.stop_signal,
-            .checkpoint = wishes.checkpoint,
-            .shows_progress = wishes.shows_progress && writes(),
-            .bad_samples = wishes.bad_samples,
-            .whole_ns = static_cast<std::int64_t>(1e9 * last.whole),
-            .busy_ns = static_cast<std::int64_t>(1e9 * last.busy),
-            .lr = wishes.lr};
-  std::vector<double> labels(pieces.size());
-  bool alike = true, may_ignore = false;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const data::Batch& piece = pieces[i];
+Ranks::Told Ranks::told_of(std::span<const data::Batch> pieces, int rank) {
+  Told mine;
+  bool alike = true;
+  for (const data::Batch& piece : pieces) {
     if (piece.size() == 0) continue;
     const std::int64_t kind = kind_of(piece);
     alike = alike && (mine.pieces == 0 || kind == mine.kind);
@@ -155,66 +176,92 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
     mine.samples += piece.count();
     mine.tokens += piece.tokens;
     mine.positions += piece.positions;
-    const Tensor of_piece = piece.find("labels");
-    if (!loss.ignored_label || !of_piece.defined() || is_floating(of_piece.dtype())) continue;
-    may_ignore = true;
-    labels[i] =
-        loss.weight ? loss.weight(of_piece).item() : label_counts(std::span(&of_piece, 1), *loss.ignored_label).item();
-    mine.labels += labels[i];
   }
-  if (!alike) mine.kind = -1 - rank();
-  Tensor all = Tensor::zeros({size() * Told::numbers}, DType::i64);
-  const Tensor own = Tensor::of<std::int64_t>(
-      {Told::numbers}, std::span<const std::int64_t>(reinterpret_cast<const std::int64_t*>(&mine), Told::numbers));
-  group_.all_gather(own, all).wait();
-  const Told* const told = reinterpret_cast<const Told*>(all.data<const std::int64_t>());
+  if (!alike) mine.kind = -1 - rank;
+  return mine;
+}
+
+void Ranks::take_in(std::span<const Told> told, std::int64_t step) {
   step_ = {.first_piece = each_ * rank()};
   wishes_ = {};
   last_times_.clear();
-  double all_labels = 0;
   std::int64_t kind = 0;
   for (int other = 0; other < size(); ++other) {
-    const Told& one = told[other];
-    last_times_.push_back({1e-9 * static_cast<double>(one.whole_ns), 1e-9 * static_cast<double>(one.busy_ns)});
-    HEARTH_CHECK(PeerError, one.lr == told[0].lr, "step ", wishes.step, ": ", dist::who(group_, other),
-                 " has the learning rate ", one.lr, ", ", dist::who(group_, 0), " has ", told[0].lr,
+    const Told& theirs = told[static_cast<std::size_t>(other)];
+    last_times_.push_back({1e-9 * static_cast<double>(theirs.whole_ns), 1e-9 * static_cast<double>(theirs.busy_ns)});
+    HEARTH_CHECK(PeerError, theirs.lr == told[0].lr, "step ", step, ": ", dist::who(group_, other),
+                 " has the learning rate ", theirs.lr, ", ", dist::who(group_, 0), " has ", told[0].lr,
                  "; hooks give all ranks the same");
-    step_.samples += one.samples;
-    step_.tokens += one.tokens;
-    step_.positions += one.positions;
-    step_.pieces += one.pieces;
-    if (other < rank()) step_.rows_before += one.rows;
-    if (one.pieces > 0) {
-      step_.alike = step_.alike && (kind == 0 || kind == one.kind) && one.kind >= 0;
-      kind = one.kind;
+    step_.samples += theirs.samples;
+    step_.tokens += theirs.tokens;
+    step_.positions += theirs.positions;
+    step_.pieces += theirs.pieces;
+    if (other < rank()) step_.rows_before += theirs.rows;
+    if (theirs.pieces > 0) {
+      step_.alike = step_.alike && (kind == 0 || kind == theirs.kind) && theirs.kind >= 0;
+      kind = theirs.kind;
     }
-    all_labels += one.labels;
-    wishes_.stop_signal = std::max(wishes_.stop_signal, static_cast<int>(one.stop_signal));
-    wishes_.checkpoint = wishes_.checkpoint || one.checkpoint != 0;
-    wishes_.shows_progress = wishes_.shows_progress || one.shows_progress != 0;
-    wishes_.bad_samples = wishes_.bad_samples || one.bad_samples != 0;
+    wishes_.stop_signal = std::max(wishes_.stop_signal, static_cast<int>(theirs.stop_signal));
+    wishes_.checkpoint = wishes_.checkpoint || theirs.checkpoint != 0;
+    wishes_.shows_progress = wishes_.shows_progress || theirs.shows_progress != 0;
+    wishes_.bad_samples = wishes_.bad_samples || theirs.bad_samples != 0;
   }
+}
+
+const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Loss& loss, const StepWishes& wishes,
+                                  const StepTimes& last) {
+  if (alone()) {
+    step_ = step_of(pieces);
+    wishes_ = wishes;
+    return step_;
+  }
+  if (wishes.step > 0) dist::set_status(group_, join_text("step ", wishes.step));
+  const std::optional<std::vector<double>> labels = labels_of(pieces, loss);
+  Told mine = told_of(pieces, rank());
+  mine.stop_signal = wishes.stop_signal;
+  mine.checkpoint = wishes.checkpoint;
+  mine.shows_progress = wishes.shows_progress && writes();
+  mine.bad_samples = wishes.bad_samples;
+  mine.whole_ns = static_cast<std::int64_t>(1e9 * last.whole);
+  mine.busy_ns = static_cast<std::int64_t>(1e9 * last.busy);
+  mine.lr = wishes.lr;
+  if (labels) mine.labels = std::accumulate(labels->begin(), labels->end(), 0.0);
+  static_assert(sizeof(Told) == Told::numbers * sizeof(std::int64_t));
+  const Tensor all = Tensor::zeros({size() * Told::numbers}, DType::i64);
+  const Tensor own = Tensor::of<std::int64_t>(
+      {Told::numbers}, std::span<const std::int64_t>(reinterpret_cast<const std::int64_t*>(&mine), Told::numbers));
+  group_.all_gather(own, all).wait();
+  const std::span told(reinterpret_cast<const Told*>(all.data<const std::int64_t>()), static_cast<std::size_t>(size()));
+  take_in(told, wishes.step);
+  double all_labels = 0;
+  for (const Told& theirs : told) all_labels += theirs.labels;
+  weigh(pieces, loss, labels, all_labels);
+  trace_.begin();
+  return step_;
+}
+
+void Ranks::weigh(std::span<const data::Batch> pieces, const Loss& loss,
+                  const std::optional<std::vector<double>>& labels, double all_labels) {
   const auto part_of = [](double part, double whole) { return whole > 0 ? part / whole : 0; };
   const auto all_samples = static_cast<double>(step_.samples);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto count = static_cast<double>(pieces[i].count());
     StepPart::Piece& piece = step_.of_pieces.emplace_back();
-    piece.weight = may_ignore ? part_of(labels[i], all_labels) : part_of(count, all_samples);
-    piece.losses = !may_ignore                              ? count
-                   : pieces[i].counted >= 0 && !loss.weight ? labels[i]
-                                                            : piece.weight * all_samples;
+    piece.weight = labels ? part_of((*labels)[i], all_labels) : part_of(count, all_samples);
+    piece.losses = !labels ? count : pieces[i].counted >= 0 && !loss.weight ? (*labels)[i] : piece.weight * all_samples;
   }
-  if (may_ignore) {
-    step_.weights = Tensor::empty({static_cast<std::int64_t>(pieces.size()), 2}, DType::f64);
-    double* numbers = step_.weights.data<double>();
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      *numbers++ = step_.of_pieces[i].weight;
-      *numbers++ = step_.of_pieces[i].losses;
-    }
+  if (!labels) return;
+  step_.weights = Tensor::empty({static_cast<std::int64_t>(pieces.size()), 2}, DType::f64);
+  double* numbers = step_.weights.data<double>();
+  for (const StepPart::Piece& piece : step_.of_pieces) {
+    *numbers++ = piece.weight;
+    *numbers++ = piece.losses;
   }
-  trace_.begin();
-  return step_;
 }
+
+int Ranks::stop_signal() const { return alone() ? SignalScope::requested() : wishes_.stop_signal; }
+
+bool Ranks::wants_checkpoint() const { return alone() ? SignalScope::checkpoint_requested() : wishes_.checkpoint; }
 
 std::int64_t Ranks::least(std::int64_t mine) const {
   const Tensor all = Tensor::of<std::int64_t>({1}, {mine});
@@ -223,18 +270,20 @@ std::int64_t Ranks::least(std::int64_t mine) const {
 }
 
 void Ranks::begin_piece(std::int64_t piece) {
+  if (alone()) return;
   trace_.mark("forward");
-  if (piece == 0) parallel_.discard();
+  if (piece == 0) parallel_->discard();
   // What comes after the last one is summed as it comes.
-  parallel_.overlap_next(piece + 1 == each_);
-  if (deterministic_) parameters_.zero_grads();
+  parallel_->overlap_next(piece + 1 == each_);
+  if (deterministic_) parameters_->zero_grads();
   for (std::size_t i = 0; piece == 0 && i < buffers_.size(); ++i) buffers_before_[i].copy_from(*buffers_[i].tensor);
 }
 
 void Ranks::end_piece(std::int64_t piece, bool has_rows) {
+  if (alone()) return;
   if (deterministic_) {
-    for (const FlatParameters::Entry& entry : parameters_.entries()) (void)grad_of(entry.value);
-    gradients_.add(piece, each_);
+    for (const FlatParameters::Entry& entry : parameters_->entries()) (void)grad_of(entry.value);
+    gradients_->add(piece, each_);
   }
   if (!moves_) return;
   std::int64_t begin = 0;
@@ -250,13 +299,14 @@ void Ranks::end_piece(std::int64_t piece, bool has_rows) {
 }
 
 void Ranks::finish_step() {
+  if (alone()) return;
   trace_.mark("waiting");
   reduce();
   trace_.mark("update");
 }
 
 void Ranks::reduce() {
-  parallel_.reduce();
+  parallel_->reduce();
   if (!moves_ || step_.pieces == 0) return;
   group_.all_reduce(moved_).wait();
   const Tensor mean = mul(moved_, 1.0 / static_cast<double>(step_.pieces));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,17 +58,21 @@ struct StepWishes {
 
 class HEARTH_API Ranks {
  public:
+  /// A run of one process that takes `batches` batches a step: exchanges nothing. begin_step() need not be called.
+  explicit Ranks(std::int64_t batches);
   /// Gives all ranks the values of rank 0. Without `cuts_batches` each batch is one rank's. ConfigError where the
   /// pieces do not go round; PeerError where the ranks have different models.
   Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
         std::vector<NamedTensor> buffers);
 
+  /// Whether this is a run of one process. A group of one rank is not: it cuts batches as one of several does.
+  bool alone() const { return parallel_ == nullptr; }
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
   /// Whether this rank writes what the run leaves: rank 0.
   bool writes() const { return rank() == 0; }
   Collective& group() const { return group_; }
-  const dist::DataParallel& parallel() const { return parallel_; }
+  const dist::DataParallel& parallel() const { return *parallel_; }
   /// Of the last step, from the end of begin_step().
   StepTrace& trace() { return trace_; }
   /// Pieces that this rank computes in a step.
@@ -86,6 +91,10 @@ class HEARTH_API Ranks {
   /// StepPart::weights where the coming step computes; undefined on the CPU.
   const Tensor& weights() const { return weights_; }
   void use_weights(Tensor on_device) { weights_ = std::move(on_device); }
+  /// The signal that asks all ranks for the end of the run, or 0; of one process at once.
+  int stop_signal() const;
+  /// Whether a signal asks all ranks for a checkpoint; of one process at once.
+  bool wants_checkpoint() const;
   /// The least of the ranks' numbers.
   std::int64_t least(std::int64_t mine) const;
 
@@ -102,16 +111,25 @@ class HEARTH_API Ranks {
   std::span<const double> loss_sums() const { return loss_sums_; }
 
  private:
+  struct Told;
+  /// What a rank with these pieces tells of them.
+  static Told told_of(std::span<const data::Batch> pieces, int rank);
+  /// Takes in what the ranks told each other before a step.
+  void take_in(std::span<const Told> told, std::int64_t step);
+  /// Sets what this rank's pieces count for in the step. `labels` are their weights, if labels may not count, and
+  /// `all_labels` is the sum over all ranks.
+  void weigh(std::span<const data::Batch> pieces, const Loss& loss, const std::optional<std::vector<double>>& labels,
+             double all_labels);
   void reduce();
 
   Collective& group_;
-  const bool deterministic_;
+  const bool deterministic_ = false;
   std::int64_t cuts_ = 1;  ///< pieces of a batch
   std::int64_t each_ = 1;
-  FlatParameters& parameters_;
+  FlatParameters* parameters_ = nullptr;
   StepTrace trace_;
-  dist::DataParallel parallel_;
-  dist::PairwiseSum gradients_;
+  std::unique_ptr<dist::DataParallel> parallel_;  ///< null in a run of one process
+  std::unique_ptr<dist::PairwiseSum> gradients_;  ///< likewise
   /// Floating buffers move once a step, by the mean over all pieces of where each would have moved them.
   std::vector<NamedTensor> buffers_;
   std::vector<Tensor> buffers_before_;

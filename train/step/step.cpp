@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -128,10 +127,10 @@ void require_finite(const Session& session, const Tensor& loss) {
 void accumulate_batch(Session& session, const data::Batch& input, const Share& share) {
   const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
   const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
-  if (session.ranks) session.ranks->trace().mark("backward");
+  session.ranks->trace().mark("backward");
   backward_of(session, loss, share);
   // Other ranks learn of it by their gradients.
-  if (host_decides(session) && !session.ranks) require_finite(session, loss);
+  if (host_decides(session) && session.ranks->alone()) require_finite(session, loss);
   // As many losses as the device counted labels.
   add_loss(sums.loss, loss, share.labels.defined() ? 1 : share.losses,
            share.labels.defined() ? share.labels : share.of_labels);
@@ -141,26 +140,25 @@ void accumulate_batch(Session& session, const data::Batch& input, const Share& s
 void accumulate_gradients(Session& session, std::span<const data::Batch> inputs) {
   const SwitchScope switches(session.switches());
   const AutocastScope autocast(session.autocast());
-  Ranks* const ranks = session.ranks.get();
+  Ranks& ranks = *session.ranks;
   std::int64_t samples = 0;
   for (const data::Batch& input : inputs) samples += input.count();
   session.parameters->zero_grads();
-  const std::vector<Share> held = ranks ? shares_of(*ranks) : shares_of(session.loss, inputs, samples);
-  const bool alike = ranks ? ranks->step().alike
-                           : std::all_of(inputs.begin(), inputs.end(),
-                                         [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); });
-  std::int64_t begun = ranks ? ranks->step().rows_before : 0;
+  const bool alone = ranks.alone();
+  const std::vector<Share> held = alone ? shares_of(session.loss, inputs, samples) : shares_of(ranks);
+  const auto is_alike = [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); };
+  const bool alike = alone ? std::all_of(inputs.begin(), inputs.end(), is_alike) : ranks.step().alike;
+  std::int64_t begun = ranks.step().rows_before;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const data::Batch& input = inputs[i];
     const auto number = static_cast<std::int64_t>(i);
-    const RandomScope random(
-        random_key(session, alike, begun, input.rows(), number + (ranks ? ranks->step().first_piece : 0)));
+    const RandomScope random(random_key(session, alike, begun, input.rows(), number + ranks.step().first_piece));
     begun += input.rows();
-    if (ranks) ranks->begin_piece(number);
+    ranks.begin_piece(number);
     if (input.size() > 0) accumulate_batch(session, input, held[i]);
-    if (ranks) ranks->end_piece(number, input.size() > 0);
+    ranks.end_piece(number, input.size() > 0);
   }
-  if (ranks) ranks->finish_step();
+  ranks.finish_step();
 }
 
 // Where the gradients are not clipped, their norm is read all the same: a finite loss may have some that are not
@@ -304,7 +302,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
     inputs.push_back(on_device(session, batch));
     samples += batch.count();
   }
-  if (session.ranks) {
+  if (!session.ranks->alone()) {
     const StepPart& part = session.ranks->step();
     samples = part.samples;
     const bool moves = part.weights.defined() && session.device().is_cuda();
@@ -368,39 +366,6 @@ Tensor of_all_ranks(Collective& group, const Tensor& one) {
   return all;
 }
 
-/// Evaluates with all ranks, which take the batches in turn. Their sums are added in the order of the batches, so that
-/// every rank has the bits of one process.
-Meter evaluate_by_ranks(Session& session, const data::DatasetPointer& part, const std::shared_ptr<Metrics>& metrics) {
-  Collective& group = session.ranks->group();
-  const std::int64_t ranks = group.size(), rank = group.rank();
-  const EvaluationScope as_in_evaluations(session);
-  data::Loader loader = evaluation_loader(session, part, {.of = ranks, .first = rank});
-  const std::int64_t batches = loader.batches_per_epoch(), rounds = (batches + ranks - 1) / ranks;
-  const Tensor losses = Tensor::zeros({rounds}, DType::f64, session.device()),
-               correct = Tensor::zeros({rounds}, DType::i64, session.device()),
-               samples = Tensor::zeros({rounds}, DType::i64), weights = Tensor::zeros({rounds}, DType::f64);
-  for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
-    const data::Batch batch = on_device(session, loader.next());
-    const auto at = static_cast<std::size_t>(round);
-    const RandomScope random(evaluation_key(session, round * ranks + rank));
-    weights.data<double>()[round] =
-        evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
-    samples.data<std::int64_t>()[round] = batch.count();
-  }
-  Meter meter{.metrics = metrics};
-  const Tensor all_losses = of_all_ranks(group, losses), all_correct = of_all_ranks(group, correct),
-               all_samples = of_all_ranks(group, samples), all_weights = of_all_ranks(group, weights);
-  for (std::int64_t i = 0; i < batches; ++i) {
-    const std::int64_t at = i % ranks * rounds + i / ranks;
-    meter.loss_sum += all_losses.data<const double>()[at];
-    meter.correct += all_correct.data<const std::int64_t>()[at];
-    meter.samples += all_samples.data<const std::int64_t>()[at];
-    meter.weight += all_weights.data<const double>()[at];
-  }
-  if (metrics) metrics->reduce(group);
-  return meter;
-}
-
 }  // namespace
 
 void visit_batches(Session& session, const data::DatasetPointer& part, std::int64_t most,
@@ -418,15 +383,38 @@ void visit_batches(Session& session, const data::DatasetPointer& part, std::int6
 
 Meter evaluate(Session& session, const data::DatasetPointer& part) {
   const std::shared_ptr<Metrics> metrics = session.task->metrics();
-  if (session.ranks && (!metrics || metrics->is_reducible())) return evaluate_by_ranks(session, part, metrics);
-  // Summed where the run computes; read once at the end.
-  const Sums sums(session.device());
+  Collective& group = session.ranks->group();
+  // Where the metrics need all batches in order, every rank takes all.
+  const bool in_turn = !metrics || metrics->is_reducible();
+  const std::int64_t ranks = in_turn ? group.size() : 1, rank = in_turn ? group.rank() : 0;
+  const EvaluationScope as_in_evaluations(session);
+  data::Loader loader = evaluation_loader(session, part, {.of = ranks, .first = rank});
+  const std::int64_t batches = loader.batches_per_epoch(), rounds = (batches + ranks - 1) / ranks;
+  // A place for each batch, and the device is read once, at the end.
+  const Tensor losses = Tensor::zeros({rounds}, DType::f64, session.device()),
+               correct = Tensor::zeros({rounds}, DType::i64, session.device()),
+               samples = Tensor::zeros({rounds}, DType::i64), weights = Tensor::zeros({rounds}, DType::f64);
+  for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
+    const data::Batch batch = on_device(session, loader.next());
+    const auto at = static_cast<std::size_t>(round);
+    const RandomScope random(evaluation_key(session, round * ranks + rank));
+    weights.data<double>()[round] =
+        evaluation_step(session, batch, {element_of(losses, at), element_of(correct, at)}, metrics.get());
+    samples.data<std::int64_t>()[round] = batch.count();
+  }
+  const auto of_ranks = [&](const Tensor& mine) { return in_turn ? of_all_ranks(group, mine) : mine.to(Device{}); };
+  const Tensor all_losses = of_ranks(losses), all_correct = of_ranks(correct), all_samples = of_ranks(samples),
+               all_weights = of_ranks(weights);
+  // In the order of the batches, so that any number of ranks has the same bits.
   Meter meter{.metrics = metrics};
-  visit_batches(session, part, std::numeric_limits<std::int64_t>::max(), [&](const data::Batch& batch) {
-    meter.weight += evaluation_step(session, batch, sums, metrics.get());
-    meter.samples += batch.count();
-  });
-  sums.read(meter);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const std::int64_t at = i % ranks * rounds + i / ranks;
+    meter.loss_sum += all_losses.data<const double>()[at];
+    meter.correct += all_correct.data<const std::int64_t>()[at];
+    meter.samples += all_samples.data<const std::int64_t>()[at];
+    meter.weight += all_weights.data<const double>()[at];
+  }
+  if (metrics && ranks > 1) metrics->reduce(group);
   return meter;
 }
 
