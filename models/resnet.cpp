@@ -4,8 +4,10 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "autograd/grad_mode.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
@@ -45,6 +47,18 @@ std::unique_ptr<nn::ConvNorm> make_projection(const BlockOptions& options, std::
                                         nn::ConvNormNames{.convolution = "0", .norm = "1"});
 }
 
+/// What the layers make of x one after the other, the norm of the last adding what `projection` makes of x, or x where
+/// it is null.
+Tensor residual_sum(std::span<nn::ConvNorm* const> layers, nn::ConvNorm* projection, const Tensor& x) {
+  // A projection that is recorded first adds its gradient last, on the CPU only to the pixels that it reads.
+  const bool first = projection != nullptr && is_recording() && x.device().is_cpu();
+  const Tensor added = first ? (*projection)(x) : x;
+  Tensor y = x;
+  for (nn::ConvNorm* const layer : layers.first(layers.size() - 1)) y = (*layer)(y);
+  nn::ConvNorm& last = *layers.back();
+  return projection == nullptr || first ? last(y, added) : last(y, *projection, x);
+}
+
 class BasicBlock : public nn::Module {
  public:
   static constexpr std::int64_t expansion = 1;
@@ -59,9 +73,7 @@ class BasicBlock : public nn::Module {
     if (projection_) register_module("downsample", *projection_);
   }
 
-  Tensor forward(const Tensor& x) override {
-    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_}, projection_.get(), x);
-  }
+  Tensor forward(const Tensor& x) override { return residual_sum(std::array{&conv1_, &conv2_}, projection_.get(), x); }
 
  private:
   nn::ConvNorm conv1_, conv2_;
@@ -85,7 +97,7 @@ class Bottleneck : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    return nn::ConvNorm::residual_block(std::array{&conv1_, &conv2_, &conv3_}, projection_.get(), x);
+    return residual_sum(std::array{&conv1_, &conv2_, &conv3_}, projection_.get(), x);
   }
 
  private:

@@ -2,11 +2,6 @@
 // A convolution and the batch normalisation behind it.
 #include "models/nn/conv_norm.h"
 
-#include <optional>
-#include <vector>
-
-#include "autograd/record.h"
-#include "ops/conv/residual_block.h"
 #include "ops/norm/batch_norm_pool.h"
 #include "ops/norm/channel_moments.h"
 
@@ -36,33 +31,6 @@ Tensor ConvNorm::convolved_and_normalized(const Tensor& x, const Tensor& residua
 }
 
 bool ConvNorm::is_watched() const { return Module::is_watched() || convolution.is_watched() || norm.is_watched(); }
-
-detail::BlockLayer ConvNorm::as_block_layer() const {
-  return {convolution.weight, convolution.options(), norm.weight,   norm.bias,
-          norm.running_mean,  norm.running_var,      norm.options()};
-}
-
-Tensor ConvNorm::residual_block(std::span<ConvNorm* const> layers, ConvNorm* shortcut, const Tensor& x) {
-  std::vector<detail::BlockLayer> parts;
-  bool watched = false;
-  const auto look_at = [&](const ConvNorm& layer) {
-    watched = watched || layer.is_watched() || layer.convolution.bias.defined();
-    return layer.as_block_layer();
-  };
-  for (const ConvNorm* const layer : layers) parts.push_back(look_at(*layer));
-  std::optional<detail::BlockLayer> projection;
-  if (shortcut != nullptr) projection = look_at(*shortcut);
-  const detail::BlockLayer* const other = projection ? &*projection : nullptr;
-  if (!watched && detail::why_no_residual_block(x, parts, other).empty() &&
-      detail::prefers_residual_block(x, parts, other))
-    return detail::residual_block(x, parts, other);
-  // A shortcut that is recorded first adds its gradient last, on the CPU only to the pixels that it reads.
-  const bool first = shortcut != nullptr && is_recording() && x.device().is_cpu();
-  const Tensor added = first ? (*shortcut)(x) : x;
-  Tensor y = x;
-  for (ConvNorm* const layer : layers.first(layers.size() - 1)) y = (*layer)(y);
-  return shortcut == nullptr || first ? (*layers.back())(y, added) : (*layers.back())(y, *shortcut, x);
-}
 
 Tensor ConvNorm::pooled(const Tensor& x, const MaxPool2dOptions& pool) {
   if (is_watched()) return max_pool2d((*this)(x), pool);

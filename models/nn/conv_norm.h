@@ -2,16 +2,11 @@
 // A convolution and the batch normalisation behind it as one layer.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "models/nn/conv.h"
 #include "models/nn/norm.h"
 #include "ops/pool/pool.h"
-
-namespace hearth::detail {
-struct BlockLayer;
-}  // namespace hearth::detail
 
 namespace hearth::nn {
 
@@ -36,10 +31,6 @@ class HEARTH_API ConvNorm : public Module {
   /// while the convolution runs.
   Tensor operator()(const Tensor& x, Module& shortcut, const Tensor& from);
 
-  /// What the layers make of x one after the other, the norm of the last adding what `shortcut` makes of x, or x where
-  /// it is null. Every norm but the shortcut's has a ReLU. In training on a CUDA device it is one op in 16 bits, which
-  /// never writes what the norms inside make, as long as nobody wants to see that: hooks, observers.
-  static Tensor residual_block(std::span<ConvNorm* const> layers, ConvNorm* shortcut, const Tensor& x);
   /// max_pool2d of what the layers make of x. In training on a CUDA device norm, ReLU and pooling are one op, which
   /// never writes what the norm makes, as long as nobody wants to see that.
   Tensor pooled(const Tensor& x, const MaxPool2dOptions& pool);
@@ -50,7 +41,6 @@ class HEARTH_API ConvNorm : public Module {
  private:
   Tensor convolved_and_normalized(const Tensor& x, const Tensor& residual, Module* shortcut = nullptr);
   bool is_watched() const;
-  detail::BlockLayer as_block_layer() const;
 };
 
 }  // namespace hearth::nn

@@ -3,7 +3,6 @@
 // and option.
 // Reference: conv2d_cpu.cpp.
 #include "core/cuda/kernel.h"
-#include "ops/conv/fused.cuh"
 #include "ops/conv/kernels.h"
 #include "ops/conv/moments.cuh"
 #include "ops/conv/operands.cuh"
@@ -43,24 +42,13 @@ __device__ void leave_moments_of(const Moments& moments, const TilePart& part, c
   leave_moments<tile::side, T>(moments, part, put, memory, sums);
 }
 
-template <class T, class A>
-__device__ void store_tile(const BehindNorm<T>& store, const TilePart& part, const A (&sum)[share][share]) {
-  using Memory = MomentsTile<T, tile::side>;
-  HEARTH_SHARED(T, memory, [Memory::elements]);
-  static_assert(Memory::elements * sizeof(T) >= Memory::threads * 8 * sizeof(A));
-  const auto put = [&](int first) {
-    put_tile(sum, first, memory, [](int, A total) { return cuda::cast_down<T>(total); });
-  };
-  store_behind_norm<tile::side, T>(store, part, put, memory, reinterpret_cast<A*>(memory));
-}
-
 /// Makes one pass. A block makes a tile and goes on with the grid's stride. `left` is x, dy, dy; `right` is w, w, x.
 /// Each element of an image is read once for each tap and tile of 64 columns, mostly from the caches. With several
 /// parts `store` goes to their own memory, [parts, elements].
-template <Pass pass, class TA, class TB, class Into, class Read>
+template <Pass pass, class TA, class TB, class Into>
 __global__ void __launch_bounds__(tile::threads)
     conv2d_tiles_kernel(HEARTH_GRID_CONSTANT(Geometry) g, HEARTH_GRID_CONSTANT(Tiles) t, const TA* left,
-                        const TB* right, Read read, std::int64_t elements, Into store, Moments moments) {
+                        const TB* right, std::int64_t elements, Into store, Moments moments) {
   using T = typename Into::Element;
   using A = acc_t<T>;
   for (std::int64_t at = blockIdx.x; at < t.count; at += gridDim.x) {
@@ -70,7 +58,7 @@ __global__ void __launch_bounds__(tile::threads)
     A sum[share][share] = {};
     std::int64_t origin = z.part * elements, row_step = 0;
     if constexpr (pass == Pass::forward) {
-      const Patches<TA, Read> a{{g, left + first_channel, t.rows}, read};
+      const Patches<TA> a{{g, left + first_channel, t.rows}};
       const tile::Stored<TB> b{right + first_filter * width, g.filters, width, 1};
       tile::multiply(a, b, z.row, z.column, z.begin, z.end, sum);
       origin += first_filter;
@@ -83,58 +71,51 @@ __global__ void __launch_bounds__(tile::threads)
       row_step = g.c;
     } else {
       const tile::Stored<TA> a{left + first_filter, g.filters, 1, g.k};
-      const PatchColumns<TB, Read> b{g, right + first_channel, width, read};
+      const PatchColumns<TB> b{g, right + first_channel, width};
       tile::multiply(a, b, z.row, z.column, z.begin, z.end, sum);
       origin += first_filter * width;
       row_step = width;
     }
-    if constexpr (std::is_same_v<Into, BehindNorm<T>>) {
-      store_tile(store, tile_part(t, z, first_channel), sum);
-    } else {
-      tile::visit_own(sum, z.row, z.column, t.rows, t.columns, [&](std::int64_t r, std::int64_t c, A value) {
-        store(origin + r * row_step + c, first_filter + c, value);
-      });
-    }
+    tile::visit_own(sum, z.row, z.column, t.rows, t.columns, [&](std::int64_t r, std::int64_t c, A value) {
+      store(origin + r * row_step + c, first_filter + c, value);
+    });
     if constexpr (pass == Pass::forward) {
       if (moments.parts != nullptr) leave_moments_of(moments, tile_part(t, z, first_filter), store, sum);
     }
   }
 }
 
-template <Pass pass, class TA, class TB, class Into, class Read = AsStored<TB>>
+template <Pass pass, class TA, class TB, class Into>
 void run_pass(cuda::Stream& stream, const ConvShape& shape, const Geometry& g, const Tiles& t, const Tensor& left,
-              const Tensor& right, const Tensor& result, const Into& into, const Read& read = {},
-              Conv2dEpilogue* epilogue = nullptr, Tensor* unfinished = nullptr) {
+              const Tensor& right, const Tensor& result, const Into& into, Conv2dEpilogue* epilogue = nullptr) {
   const cuda::LaunchShape launch{cuda::blocks_for(t.count, 1), tile::threads};
-  launch_tiles(stream, {"conv2d", "conv2d parts", "conv2d sum"}, t, result, pass == Pass::forward ? g.k : result.size(),
-               into, unfinished, [&]<class To>(const char* name, const To& store, std::int64_t part_elements) {
-                 const std::int64_t moved = bytes_of_pass<pass>(shape, left, right, into, t.split, result,
-                                                                part_elements, sizeof(typename To::Element));
-                 cuda::launch(stream, name, launch.moving(moved), conv2d_tiles_kernel<pass, TA, TB, To, Read>, g, t,
-                              left.data<TA>(), right.data<TB>(), read, part_elements, store,
-                              part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
-               });
+  tile::launch_split(stream, {"conv2d", "conv2d parts", "conv2d sum"}, t.split, result,
+                     pass == Pass::forward ? g.k : result.size(), into,
+                     [&]<class To>(const char* name, const To& store, std::int64_t part_elements) {
+                       const std::int64_t moved = bytes_of_pass(shape, pass, left, right, into.accumulate, t.split,
+                                                                result, part_elements, sizeof(typename To::Element));
+                       cuda::launch(stream, name, launch.moving(moved), conv2d_tiles_kernel<pass, TA, TB, To>, g, t,
+                                    left.data<TA>(), right.data<TB>(), part_elements, store,
+                                    part_elements == 0 ? takes_moments(epilogue, t, result) : Moments{});
+                     });
 }
 
 template <class T, class W>
 void run(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOperands& o) {
-  Geometry g = geometry_of(problem.shape);
+  const ConvShape& shape = problem.shape;
+  Geometry g = geometry_of(shape);
   if (problem.pass != Pass::backward_data) g.c = static_cast<int>(pixel_stride(o.x));
-  const Tiles t = tiles_of(problem.shape, problem.pass, tile::side, tile::depth);
+  const Tiles t = tiles_of(shape, problem.pass, tile::side, tile::depth);
   if (problem.pass == Pass::backward_data)
-    return with_data_store<T>(stream, o, t, [&](const Tiles& tiles, const auto& store) {
-      run_pass<Pass::backward_data, T, W>(stream, problem.shape, g, tiles, o.y, o.w, o.x, store);
-    });
-  with_read<T>(o.fusion, [&](const auto& read) {
-    if (problem.pass == Pass::forward) {
-      const Tensor row = tile::bias_row(o.b, o.y);
-      const auto store = tile::store_of<T>(o.y, row, false, takes_relu(o.epilogue));
-      return run_pass<Pass::forward, T, W>(stream, problem.shape, g, t, o.x, o.w, o.y, store, read, o.epilogue);
-    }
-    run_pass<Pass::backward_weights, T, T>(stream, problem.shape, g, t, o.y, o.x, o.w,
-                                           tile::store_of<W>(o.w, Tensor(), false), read, nullptr, o.unfinished);
-    if (o.b.defined()) sum_rows(stream, o.y, o.b);
-  });
+    return run_pass<Pass::backward_data, T, W>(stream, shape, g, t, o.y, o.w, o.x,
+                                               tile::store_of<T>(o.x, Tensor(), o.accumulate));
+  if (problem.pass == Pass::forward) {
+    const Tensor row = tile::bias_row(o.b, o.y);
+    const auto store = tile::store_of<T>(o.y, row, false, takes_relu(o.epilogue));
+    return run_pass<Pass::forward, T, W>(stream, shape, g, t, o.x, o.w, o.y, store, o.epilogue);
+  }
+  run_pass<Pass::backward_weights, T, T>(stream, shape, g, t, o.y, o.x, o.w, tile::store_of<W>(o.w, Tensor(), false));
+  if (o.b.defined()) sum_rows(stream, o.y, o.b);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::string beyond_f32(const ConvProblem& problem) {
 ConvProblem taken(ConvProblem problem) {
   if (problem.activations == DType::f16) problem.activations = problem.weights = DType::f32;
   if (problem.bias) problem.bias = DType::f32;
-  problem.relu = problem.moments = false;
+  problem.relu = false;
   return problem;
 }
 

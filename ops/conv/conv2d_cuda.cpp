@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a convolution on the device.
-#include <algorithm>
 #include <limits>
 
 #include "autograd/accumulate.h"
-#include "core/cpu/parallel.h"
 #include "core/cuda/memory.h"
-#include "core/profiler.h"
 #include "core/shape.h"
 #include "core/tf32.h"
 #include "ops/conv/conv2d_cudnn.h"
@@ -16,7 +13,6 @@
 #include "ops/epilogue/epilogue.h"
 #include "ops/image/padded_images.h"
 #include "ops/matmul/matmul_cublaslt.h"
-#include "ops/repeatable.h"
 
 namespace hearth::kernels {
 namespace {
@@ -44,7 +40,7 @@ bool is_result_of(Pass pass, const Conv2dOperands& o, const Tensor& tensor) {
 ConvProblem plain(ConvProblem problem) {
   if (problem.weights == DType::f32) problem.weights = problem.activations;
   problem.bias.reset();
-  problem.relu = problem.moments = problem.accumulate = problem.norm = problem.added = false;
+  problem.relu = problem.accumulate = false;
   return problem;
 }
 
@@ -109,42 +105,15 @@ void run_padded(const ConvProblem& problem, const Conv2dOperands& o, std::int64_
   if (makes_w) copy_channels(stream, w, o.w);
 }
 
-constexpr const char* only_native = "the library takes no norm and no sum along";
-
-/// The same with the norm that x is read through, and the sums of y.
-ConvProblem through_norm(const ConvProblem& problem) {
-  ConvProblem result = plain(problem);
-  result.norm = problem.norm;
-  result.moments = problem.pass == Pass::forward;
-  return result;
-}
-
 std::string library_unsupported(const ConvProblem& problem) {
-  if (problem.added) return only_native;
-  return cuda::dnn::unsupported(problem.norm ? through_norm(problem) : plain(padded_for_library(problem)));
+  return cuda::dnn::unsupported(plain(padded_for_library(problem)));
 }
 
 /// Runs what the plan for all of it does, else the plain pass; `planned` becomes what was done.
-void run_planned(const Conv2dOperands& o, ConvProblem& planned, cuda::dnn::ConvOperands memory) {
-  cuda::Stream& stream = cuda::stream_of(o.x.device());
-  Tensor sums;
-  if (planned.moments) {
-    sums = Tensor::empty({2, planned.shape.k}, DType::f32, o.x.device());
-    memory.sum = sums.bytes();
-    memory.squares = sums.bytes() + sums.size() / 2 * sizeof(float);
-  }
-  if (planned.norm) {
-    const std::byte* const folded = o.fusion->folded.bytes();
-    memory.scale = const_cast<std::byte*>(folded);
-    memory.shift = const_cast<std::byte*>(folded) + static_cast<std::size_t>(planned.shape.c) * sizeof(f16);
-    cuda::dnn::conv2d(stream, planned, memory);
-  } else if ((!planned.bias && !planned.moments && !planned.accumulate) ||
-             !cuda::dnn::try_conv2d(stream, planned, memory)) {
-    planned = plain(planned);
-    sums = Tensor();
-    cuda::dnn::conv2d(stream, planned, memory);
-  }
-  if (sums.defined()) *o.epilogue->sums = sums;
+void run_planned(cuda::Stream& stream, ConvProblem& planned, const cuda::dnn::ConvOperands& memory) {
+  if ((planned.bias || planned.accumulate) && cuda::dnn::try_conv2d(stream, planned, memory)) return;
+  planned = plain(planned);
+  cuda::dnn::conv2d(stream, planned, memory);
 }
 
 /// A pass by what cannot add to its result: into memory of its own, which is added then.
@@ -158,8 +127,7 @@ void run_beside(ConvProblem problem, const Conv2dOperands& o, Conv2dRun* run) {
 void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   if (problem.accumulate && !cuda::dnn::unsupported(fused(problem)).empty()) return run_beside(problem, o, run_plan);
   cuda::Stream& stream = cuda::stream_of(o.x.device());
-  const bool takes_sums = o.epilogue != nullptr && o.epilogue->sums != nullptr;
-  ConvProblem planned = problem.norm || takes_sums ? through_norm(problem) : fused(problem);
+  ConvProblem planned = fused(problem);
   const auto ready = [&](const Tensor& tensor) {
     if (!is_result_of(problem.pass, o, tensor) || problem.accumulate) return aligned(tensor, planned.activations);
     return fits(tensor, planned.activations) ? tensor
@@ -167,15 +135,12 @@ void run_plan(const ConvProblem& problem, const Conv2dOperands& o) {
   };
   const Tensor x = ready(o.x), w = ready(o.w), y = ready(o.y);
   const Tensor b = planned.bias ? aligned(o.b, planned.activations) : Tensor();
-  run_planned(o, planned, {x.bytes(), w.bytes(), y.bytes(), planned.bias ? b.bytes() : nullptr});
+  run_planned(stream, planned, {x.bytes(), w.bytes(), y.bytes(), planned.bias ? b.bytes() : nullptr});
   const auto give_back = [&](const Tensor& result, const Tensor& wanted) {
     if (is_result_of(problem.pass, o, wanted) && !result.same_storage(wanted)) wanted.copy_from(result);
   };
   give_back(x, o.x);
-  if (o.unfinished != nullptr && is_result_of(problem.pass, o, o.w) && w.dtype() != o.w.dtype())
-    *o.unfinished = w;
-  else
-    give_back(w, o.w);
+  give_back(w, o.w);
   give_back(y, o.y);
   if (problem.pass == Pass::forward && o.b.defined() && !planned.bias) add_bias(stream, o.b, o.y);
   if (planned.relu) o.epilogue->activation = Activation::none;
@@ -220,7 +185,6 @@ MatmulProblem fused_product_of(const ConvProblem& problem) {
 std::string product_unsupported(const ConvProblem& p) {
   const ConvShape& s = p.shape;
   if (p.activations == DType::f64) return "f64 is left to the portable kernel";
-  if (p.norm || p.added) return only_native;
   if (s.r != 1 || s.s != 1 || s.stride_h != 1 || s.stride_w != 1 || s.pad_h != 0 || s.pad_w != 0 || s.groups != 1)
     return "it is for 1x1 filters without stride, padding and groups";
   if (s.h != s.p || s.w != s.q || has_few_channels(s, p.activations)) return "its images are padded";
@@ -272,8 +236,6 @@ std::string portable_unsupported(const ConvProblem& problem) {
        {checked_mul(s.n, s.p * s.q, what), checked_mul(s.n, s.h * s.w, what), checked_mul(s.r * s.s, s.c, what),
         checked_mul(s.r * s.s, s.k, what), s.h + 2 * s.pad_h, s.w + 2 * s.pad_w})
     if (count > most) return "2^31 or more pixels, or elements of a filter";
-  if ((problem.norm || problem.added) && (s.groups != 1 || s.c % 8 != 0))
-    return "a norm or a sum goes along without groups only, with channels in multiples of 8";
   return "";
 }
 
@@ -299,7 +261,7 @@ void run_tensor_cores(const ConvProblem& problem, const Conv2dOperands& o) {
   const bool reads_y = problem.pass != Pass::forward;
   const Tensor x = reads_x ? aligned(o.x, dtype) : o.x, w = reads_w ? aligned(o.w, dtype) : o.w,
                y = reads_y ? aligned(o.y, dtype) : o.y;
-  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate, o.fusion, o.unfinished});
+  conv2d_mma(stream, problem, {x, w, o.b, y, o.epilogue, o.accumulate});
 }
 
 void run_mma(const ConvProblem& problem, const Conv2dOperands& o) {
@@ -346,58 +308,6 @@ Tensor readable_images(cuda::Stream& stream, const ConvShape& shape, const Tenso
 
 void conv2d(cuda::Stream&, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   run_conv2d(candidates(), shape, pass, operands);
-}
-
-namespace {
-
-/// Whether there is a kernel for both gradients: of a layer behind another, or of the first one, whose dx is added to.
-bool go_together(const Conv2dOperands& filters, const Conv2dOperands& images) {
-  if (images.fusion == nullptr || filters.unfinished == nullptr || filters.b.defined()) return false;
-  const bool inside = images.fusion->gradient != nullptr;
-  return inside == (filters.fusion != nullptr) && inside != images.fusion->added.defined();
-}
-
-}  // namespace
-
-void conv2d_gradients(cuda::Stream& stream, const ConvShape& shape, const Conv2dOperands& filters,
-                      const Conv2dOperands& images) {
-  const auto together = [&] {
-    const DType dtype = images.x.dtype();
-    const Tensor x = aligned(filters.x, dtype), w = aligned(images.w, dtype), dy = aligned(images.y, dtype);
-    profiler::add_flops(2 * flops_of(shape));
-    conv2d_mma_gradients(stream, shape, {x, filters.w, {}, dy, nullptr, false, filters.fusion, filters.unfinished},
-                         {images.x, w, {}, dy, nullptr, false, images.fusion});
-  };
-  const auto problem = [&](Pass pass, const Conv2dOperands& o) { return conv2d_problem(shape, pass, o); };
-  if (go_together(filters, images) && candidates().run_both(problem(Pass::backward_weights, filters),
-                                                            problem(Pass::backward_data, images), run_mma, together))
-    return;
-  conv2d(stream, shape, Pass::backward_weights, filters);
-  conv2d(stream, shape, Pass::backward_data, images);
-}
-
-namespace {
-
-ConvProblem problem_of(const cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
-  ConvProblem problem{.shape = shape, .pass = pass, .activations = images, .weights = images};
-  problem.deterministic = cpu::deterministic();
-  problem.repeatable = repeatable();
-  problem.moments = pass == Pass::forward;
-  problem.device = stream.device().index;
-  return problem;
-}
-
-}  // namespace
-
-bool convolves_natively(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images) {
-  const auto run = candidates().choose(problem_of(stream, shape, pass, images)).run;
-  return run == run_mma || run == run_portable;
-}
-
-bool library_takes_norm(cuda::Stream& stream, const ConvShape& shape, Pass pass, DType images, bool through) {
-  ConvProblem problem = problem_of(stream, shape, pass, images);
-  problem.norm = through;
-  return cuda::dnn::unsupported(through_norm(problem)).empty();
 }
 
 }  // namespace hearth::kernels

@@ -16,16 +16,7 @@
 namespace hearth::cuda::dnn {
 namespace {
 
-enum Operand : std::int64_t {
-  operand_x = 1,
-  operand_w,
-  operand_y,
-  operand_bias,
-  operand_scale,
-  operand_shift,
-  operand_sum,
-  operand_squares
-};
+enum Operand : std::int64_t { operand_x = 1, operand_w, operand_y, operand_bias };
 
 /// The names that the library has for the parts of one pass.
 struct PassNames {
@@ -62,27 +53,12 @@ PassNames names_of(Pass pass) {
   }
 }
 
-/// relu(x scale + shift), rounded to the images' type, between two operations.
-const Descriptor& through_norm(Graph& graph, const ConvProblem& problem, const Descriptor& x) {
-  const ConvShape& s = problem.shape;
-  const cudnnDataType_t type = type_of(problem.activations);
-  const Descriptor& scaled = graph.passing(s.n, s.c, s.h, s.w);
-  const Descriptor& moved = graph.passing(s.n, s.c, s.h, s.w);
-  const std::array<std::int64_t, 4> extents{s.n, s.c, s.h, s.w}, strides{s.h * s.w * s.c, 1, s.w * s.c, s.c};
-  const Descriptor& open = graph.passing(type, extents, strides);
-  graph.pointwise(CUDNN_POINTWISE_MUL, x, &graph.channels(operand_scale, type, s.c), scaled);
-  graph.pointwise(CUDNN_POINTWISE_ADD, scaled, &graph.channels(operand_shift, type, s.c), moved);
-  graph.pointwise(CUDNN_POINTWISE_RELU_FWD, moved, nullptr, open);
-  return open;
-}
-
 /// `exact_f32`: only by engines that multiply f32 as f32.
 Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32, const TimedProblem* timed = nullptr) {
   const ConvShape& s = problem.shape;
   const cudnnDataType_t type = type_of(problem.activations);
   Graph graph;
-  const Descriptor& images = graph.stored(operand_x, type, s.n, s.c, s.h, s.w);
-  const Descriptor& x = problem.norm ? through_norm(graph, problem, images) : images;
+  const Descriptor& x = graph.stored(operand_x, type, s.n, s.c, s.h, s.w);
   const Descriptor& w = graph.stored(operand_w, type, s.k, s.c / s.groups, s.r, s.s);
   const Descriptor& y = graph.stored(operand_y, type, s.n, s.k, s.p, s.q);
   const Descriptor& options = graph.keep(convolution(s));
@@ -98,10 +74,6 @@ Plan make_plan(const Target& target, const ConvProblem& problem, bool exact_f32,
     result = &sum;
   }
   if (problem.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *result, nullptr, y);
-  if (problem.moments) {
-    const Descriptor& sum = graph.channels(operand_sum, CUDNN_DATA_FLOAT, s.k);
-    graph.channel_sums(y, sum, graph.channels(operand_squares, CUDNN_DATA_FLOAT, s.k));
-  }
   Plan plan = graph.plan(target, {.exact_f32 = exact_f32, .repeatable = problem.repeatable}, timed);
   if (problem.pass != Pass::backward_data) plan.bytes -= skipped_bytes(s, problem.activations);
   return plan;
@@ -136,12 +108,6 @@ std::string refused(const ConvProblem& problem) {
     return "cuDNN adds a bias of the images' type to a forward pass, and nothing else";
   if (problem.pass == Pass::backward_weights && problem.weights != problem.activations)
     return "cuDNN rounds filter gradients to the type of the images";
-  if (problem.added) return "cuDNN adds to no gradient";
-  if ((problem.norm || problem.moments) &&
-      (problem.activations != DType::f16 || problem.bias || problem.relu || problem.pass == Pass::backward_data))
-    return "cuDNN's engines with a norm before or sums after the pass are for f16 and no data gradient";
-  // No note says so; but a training in f16 by such plans ended with other bits each time (9.19, an H200).
-  if (problem.moments && problem.repeatable) return "cuDNN takes the sums of y in an order that differs each time";
   const ConvShape& s = problem.shape;
   for (const std::int64_t size : {s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.p, s.q, s.stride_h, s.stride_w, s.pad_h, s.pad_w,
                                   s.dilation_h, s.dilation_w})
@@ -195,16 +161,10 @@ bool try_conv2d(Stream& stream, const ConvProblem& problem, const ConvOperands& 
   if (!plan.info.unsupported.empty()) return false;
   std::vector<std::int64_t> ids{operand_x, operand_w, operand_y};
   std::vector<void*> pointers{operands.x, operands.w, operands.y};
-  const auto add = [&](bool used, std::int64_t id, void* pointer) {
-    if (!used) return;
-    ids.push_back(id);
-    pointers.push_back(pointer);
-  };
-  add(problem.bias.has_value(), operand_bias, operands.bias);
-  add(problem.norm, operand_scale, operands.scale);
-  add(problem.norm, operand_shift, operands.shift);
-  add(problem.moments, operand_sum, operands.sum);
-  add(problem.moments, operand_squares, operands.squares);
+  if (problem.bias) {
+    ids.push_back(operand_bias);
+    pointers.push_back(operands.bias);
+  }
   execute(stream, plan, ids, pointers);
   return true;
 }

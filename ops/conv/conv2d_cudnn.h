@@ -21,10 +21,6 @@ namespace hearth::cuda::dnn {
 struct ConvOperands {
   void *x, *w, *y;
   void* bias = nullptr;  ///< [k]
-  /// With a norm: x is read as relu(x scale + shift), f16 [c].
-  void *scale = nullptr, *shift = nullptr;
-  /// With moments: the sums of y and of its squares, f32 [k].
-  void *sum = nullptr, *squares = nullptr;
 };
 
 /// Empty if cuDNN does this pass on its device, with the bias and the ReLU that a forward pass may have, in one plan;

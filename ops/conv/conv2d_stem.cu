@@ -441,7 +441,7 @@ void run_pass(cuda::Stream& stream, const ConvProblem& problem, const Conv2dOper
 std::string stem_unsupported(const ConvProblem& problem, std::size_t shared_memory) {
   const ConvShape& s = problem.shape;
   if (size_of(problem.activations) != 2) return join_text("images are ", problem.activations, ", not f16 or bf16");
-  if (problem.pass == Pass::backward_data || problem.norm || problem.added) return "it is for first convolutions";
+  if (problem.pass == Pass::backward_data) return "it is for first convolutions";
   if (s.c > stem_channels || s.groups != 1)
     return join_text(s.c, " channels in ", s.groups, " groups; it is for at most ", stem_channels, " in one");
   if (s.k % 32 != 0) return join_text(s.k, " filters, not a multiple of 32");

@@ -43,9 +43,7 @@ std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
   pair(", dilation ", s.dilation_h, s.dilation_w, 1);
   if (s.groups > 1) out << ", " << s.groups << " groups";
   if (p.bias) out << ", bias of " << *p.bias;
-  out << (p.relu ? ", ReLU" : "") << (p.moments ? ", moments" : "") << (p.accumulate ? ", added" : "");
-  return out << (p.norm ? ", through a norm" : "") << (p.added ? ", added to a gradient" : "")
-             << (p.repeatable ? "" : ", not repeatable");
+  return out << (p.relu ? ", ReLU" : "") << (p.accumulate ? ", added" : "") << (p.repeatable ? "" : ", not repeatable");
 }
 
 }  // namespace hearth
@@ -59,13 +57,7 @@ std::vector<Tensor> results_of(Pass pass, const Conv2dOperands& o) {
   return pass == Pass::backward_data ? std::vector{o.x} : std::vector{o.w, o.b};
 }
 
-}  // namespace
-
-std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3) : x.strides()[2]; }
-
-Tensor readable_images(cpu::Stream&, const ConvShape&, const Tensor& x) { return x.contiguous(); }
-
-ConvProblem conv2d_problem(const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
+ConvProblem problem_of(const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   ConvProblem problem{.shape = shape, .pass = pass};
   problem.activations = operands.x.dtype();
   problem.weights = operands.w.dtype();
@@ -74,19 +66,19 @@ ConvProblem conv2d_problem(const ConvShape& shape, Pass pass, const Conv2dOperan
   problem.device = operands.x.device().index;
   if (operands.b.defined()) problem.bias = operands.b.dtype();
   problem.accumulate = operands.accumulate;
-  if (pass == Pass::forward) {
-    problem.relu = operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
-    problem.moments = operands.epilogue != nullptr && operands.epilogue->moments != nullptr;
-  }
-  if (operands.fusion != nullptr) {
-    problem.norm = operands.fusion->coefficients.defined() || operands.fusion->gradient != nullptr;
-    problem.added = operands.fusion->added.defined();
-  }
+  problem.relu =
+      pass == Pass::forward && operands.epilogue != nullptr && operands.epilogue->activation == Activation::relu;
   return problem;
 }
 
+}  // namespace
+
+std::int64_t pixel_stride(const Tensor& x) { return x.is_contiguous() ? x.dim(3) : x.strides()[2]; }
+
+Tensor readable_images(cpu::Stream&, const ConvShape&, const Tensor& x) { return x.contiguous(); }
+
 void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
-  const ConvProblem problem = conv2d_problem(shape, pass, operands);
+  const ConvProblem problem = problem_of(shape, pass, operands);
   Conv2dEpilogue* const epilogue = operands.epilogue;
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {
@@ -98,7 +90,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const auto own = [&](Conv2dRun* run) {
     const bool done = epilogue != nullptr && epilogue->activation != wanted;
     Conv2dEpilogue same{done ? wanted : Activation::none};
-    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.accumulate, operands.fusion});
+    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.accumulate});
   };
   candidates.run(problem, call, Trial{problem.activations, [&] { return results_of(pass, operands); }, own});
 }

@@ -15,48 +15,6 @@ namespace hearth::kernels::conv_operands {
 
 using tile::share;
 
-/// How an operand reads an element of its channel.
-template <class T>
-struct AsStored {
-  static constexpr bool changes = false;
-  __device__ acc_t<T> operator()(T x, int) const { return cuda::upcast(x); }
-};
-
-/// What a norm and a ReLU make of it, rounded as if it had been stored.
-template <class T>
-struct ThroughNorm {
-  static constexpr bool changes = true;
-  static constexpr int unit = 8;
-  const acc_t<T>* table;  ///< [4, channels] of a ChannelNorm
-  int channels;
-
-  __device__ static T open(acc_t<T> x, acc_t<T> mean, acc_t<T> scale, acc_t<T> shift) {
-    // As batch_norm, which folds the mean into the shift for 16 bits.
-    const acc_t<T> y = sizeof(T) == 2 ? x * scale + (shift - mean * scale) : (x - mean) * scale + shift;
-    // NaN stays.
-    return cuda::cast_down<T>(y < acc_t<T>(0) ? acc_t<T>(0) : y);
-  }
-  __device__ acc_t<T> operator()(T x, int channel) const {
-    const acc_t<T>* const of = table + channel;
-    return cuda::upcast(open(cuda::upcast(x), of[0], of[channels], of[2 * channels]));
-  }
-  /// Of `unit` neighbours, the first channel being a multiple of that.
-  __device__ void change(cuda::Pack<T, unit>& x, int channel) const {
-    // Half of them at a time: a product's sums leave few registers.
-    constexpr int half = unit / 2;
-    HEARTH_UNROLL
-    for (int first = 0; first < unit; first += half) {
-      acc_t<T> mean[half], scale[half], shift[half];
-      const acc_t<T>* const of = table + channel + first;
-      cuda::load_unit(of, mean);
-      cuda::load_unit(of + channels, scale);
-      cuda::load_unit(of + 2 * channels, shift);
-      HEARTH_UNROLL
-      for (int i = 0; i < half; ++i) x.at[first + i] = open(cuda::upcast(x.at[first + i]), mean[i], scale[i], shift[i]);
-    }
-  }
-};
-
 /// The sizes of a convolution, 32 bits wide because divisions by them are frequent. `channels` and `filters` are those
 /// of a group.
 struct Geometry {
@@ -107,9 +65,8 @@ struct Column {
 
 /// An operand of tile::multiply and, where the innermost extent is a multiple of 8, of mma_tile::multiply, whose depth
 /// is (tap, one of depth() channels): what Pixels finds there, and zeros where it finds nothing.
-template <class T, template <class> class Pixels, class Read = AsStored<T>>
+template <class T, template <class> class Pixels>
 struct ByTap : Pixels<T> {
-  Read read{};
   __device__ bool along_depth() const { return true; }
   __device__ const T* base() const { return this->data; }
   __device__ const T* chunk(std::int64_t k, std::int64_t end) const {
@@ -120,11 +77,8 @@ struct ByTap : Pixels<T> {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i, at.next(this->g, this->depth())) {
       const T* const from = k + i < end ? this->find(at) : nullptr;
-      out[i] = from != nullptr ? read(*from, at.channel) : 0;
+      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
     }
-  }
-  __device__ void change(cuda::Pack<T, 8>& found, std::int64_t k) const requires(Read::changes) {
-    read.change(found, static_cast<int>(k) % this->depth());
   }
 };
 
@@ -152,8 +106,8 @@ struct PatchPixels {
   }
   __device__ int depth() const { return g.channels; }
 };
-template <class T, class Read = AsStored<T>>
-using Patches = ByTap<T, PatchPixels, Read>;
+template <class T>
+using Patches = ByTap<T, PatchPixels>;
 
 /// Row = pixel of x, depth = (tap, filter): dy of the windows in which the pixel lies under that tap.
 template <class T>
@@ -209,12 +163,11 @@ struct FilterTaps {
 };
 
 /// Row = (tap, channel), depth = pixel of y: the patches, transposed.
-template <class T, class Read = AsStored<T>>
+template <class T>
 struct PatchColumns {
   const Geometry& g;
   const T* x;  ///< the first channel of the group
   std::int64_t rows;
-  Read read{};
   int down[share] = {}, right[share] = {}, channel[share] = {};
 
   __device__ bool along_depth() const { return false; }
@@ -249,11 +202,8 @@ struct PatchColumns {
     HEARTH_UNROLL
     for (int i = 0; i < share; ++i) {
       const T* const from = k < end ? find(at, i) : nullptr;
-      out[i] = from != nullptr ? read(*from, channel[i]) : 0;
+      out[i] = from != nullptr ? cuda::upcast(*from) : 0;
     }
-  }
-  __device__ void change(cuda::Pack<T, 8>& found, std::int64_t) const requires(Read::changes) {
-    read.change(found, channel[0]);
   }
 };
 
@@ -288,13 +238,6 @@ inline Tiles tiles_of(const ConvShape& s, Pass pass, std::int64_t side, std::int
   return t;
 }
 
-/// The same without parts: for what needs whole sums.
-inline Tiles whole_depths(Tiles t) {
-  t.count /= t.split.count;
-  t.split = {1, t.depth};
-  return t;
-}
-
 /// One tile of a group's product, of the part [begin, end) of its depth.
 struct Tile {
   std::int64_t row, column, begin, end, part;
@@ -310,5 +253,15 @@ struct Tile {
     end = begin + t.split.size < t.depth ? begin + t.split.size : t.depth;
   }
 };
+
+/// What a launch of a pass moves: its operands, the result or its parts, and the result again where it is added to.
+inline std::int64_t bytes_of_pass(const ConvShape& shape, Pass pass, const Tensor& left, const Tensor& right,
+                                  bool accumulate, const tile::Split& split, const Tensor& result,
+                                  std::int64_t part_elements, std::size_t part_element) {
+  std::int64_t in = cuda::bytes_of(left, right);
+  if (pass != Pass::backward_data) in -= skipped_bytes(shape, left.dtype());
+  if (accumulate) in += cuda::bytes_of(result);
+  return tile::moved_by(in, split, result, part_elements, part_element);
+}
 
 }  // namespace hearth::kernels::conv_operands

@@ -45,12 +45,8 @@ struct ConvProblem {
   bool repeatable = true;          ///< a library's results are to have the same bits each time
   std::optional<DType> bias = {};  ///< of b, added to y, or of db, its gradient; neither in backward_data
   bool relu = false;               ///< forward: y is to pass a ReLU
-  bool moments = false;            ///< forward: those of y by channel are wanted too
   bool accumulate = false;         ///< backward_data: dx is added to what is there
-  /// The images pass a norm with a ReLU: x is read through it, or dx goes back through it, with its sums by channel.
-  bool norm = false;
-  bool added = false;  ///< backward_data: dx is added to a gradient
-  int device = 0;      ///< which of its type
+  int device = 0;                  ///< which of its type
 
   auto operator<=>(const ConvProblem&) const = default;
 };

@@ -290,16 +290,6 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Desc
   add(std::move(operation), "pointwise operation");
 }
 
-void Graph::channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares);
-  add(std::move(operation), "statistics");
-}
-
 Plan Graph::plan(const Target& target, const EngineRules& rules, const TimedProblem* timed) {
   constexpr std::size_t most = 16;
   Descriptor graph = graph_of(target, operations_);

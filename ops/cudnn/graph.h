@@ -191,8 +191,6 @@ class Graph {
   /// y = mode(x) or mode(x, b).
   void pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y,
                  const PointwiseOptions& options = {});
-  /// The sums of y and of y squared by channel, f32.
-  void channel_sums(const Descriptor& y, const Descriptor& sum, const Descriptor& squares);
 
   const std::vector<Descriptor>& operations() const { return operations_; }
   /// Lets a plan want more than the usual 256 MiB.

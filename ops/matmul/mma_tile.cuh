@@ -41,8 +41,7 @@ __device__ __forceinline__ int own_column(int j) {
 
 /// A stored matrix: element (row, k) at data[row * row_step + k * depth_step], one of the steps being 1 and that extent
 /// a multiple of 8. An operand has these members: `begin` takes the (first) row of a chunk once for a tile, `chunk`
-/// gives the address of the chunk that starts at k, or null outside. It may have change(chunk, k) too, which what was
-/// found there goes through before it is multiplied.
+/// gives the address of the chunk that starts at k, or null outside.
 template <class T>
 struct Stored {
   const T* data;
@@ -61,10 +60,8 @@ struct Stored {
 template <class T, class Operand>
 struct Carrier {
   Operand operand[chunks];
-  static constexpr bool changes = requires(const Operand& of, cuda::Pack<T, run>& found) { of.change(found, 0); };
   bool along;
-  T* shared;           ///< [stages][step_elements]
-  unsigned found = 0;  ///< where it changes: a bit for each chunk of each stage
+  T* shared;  ///< [stages][step_elements]
 
   __device__ Carrier(const Operand& whole, std::int64_t first_row, T* memory)
       : operand{whole, whole}, along(whole.along_depth()), shared(memory) {
@@ -83,27 +80,11 @@ struct Carrier {
     for (int i = 0; i < chunks; ++i) {
       const T* const from = operand[i].chunk(step + depth_of(i), end);
       cuda::cp_async(place(stage, i), from != nullptr ? from : operand[i].base(), from != nullptr);
-      if constexpr (changes) {
-        const unsigned bit = 1u << (stage * chunks + i);
-        found = from != nullptr ? found | bit : found & ~bit;
-      }
     }
   }
   __device__ T* place(int stage, int i) const {
     return shared + stage * step_elements +
            (along ? row_of(i) * pitch_along + depth_of(i) : depth_of(i) * pitch_across + row_of(i));
-  }
-  /// Changes what this thread itself brought, once that has arrived. Zeros that stand for nothing stay.
-  __device__ void finish(int stage, std::int64_t step) const {
-    if constexpr (changes) {
-      HEARTH_UNROLL
-      for (int i = 0; i < chunks; ++i) {
-        if ((found >> (stage * chunks + i) & 1u) == 0) continue;
-        cuda::Pack<T, run> pack = cuda::load_pack<run>(static_cast<const T*>(place(stage, i)));
-        operand[i].change(pack, step + depth_of(i));
-        cuda::store_pack(place(stage, i), pack);
-      }
-    }
   }
   /// Four matrices of 8 x 8: rows from `row` on and k from `k` on, the second 8 rows and the second 8 of k at the
   /// positions that the lane's address selects.
@@ -143,8 +124,6 @@ __device__ void multiply(const Left& left, const Right& right, std::int64_t row,
   int stage = 0;
   for (std::int64_t step = begin; step < end; step += depth) {
     cuda::cp_async_wait<stages - 2>();
-    a.finish(stage, step);
-    b.finish(stage, step);
     __syncthreads();
     start(step + (stages - 1) * depth, stage == 0 ? stages - 1 : stage - 1);
     HEARTH_UNROLL

@@ -25,10 +25,6 @@ struct BatchNormGradient {
 
 /// batch_norm_coefficients for training, without x: `values` a channel, whose moments are given.
 void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const ChannelNorm& o);
-/// batch_norm_coefficients() for training from `sums`, f32 [2, C], of x and of its squares; undefined: the coefficients
-/// are there already. `folded`, f16 [2, C], becomes scale and shift of the norm as x scale + shift.
-void batch_norm_folded(cuda::Stream&, const Tensor& sums, std::int64_t values, const ChannelNorm& o,
-                       const Tensor& folded);
 }  // namespace kernels
 
 }  // namespace hearth

@@ -3,12 +3,10 @@
 // only reorders, a wait or an allocation shows here. The same on a real and on the emulated device.
 #include <gtest/gtest.h>
 
-#include "autograd/grad_mode.h"
 #include "models/resnet.h"
 #include "ops/cublaslt/library.h"
 #include "ops/cudnn/library.h"
 #include "ops/ops.h"
-#include "ops/repeatable.h"
 #include "tests/models/cuda/step_cost.h"
 
 namespace hearth::models::contracts_test {
@@ -47,39 +45,6 @@ TEST_P(CudaContracts, ABlockOfAResNet) {
   if (cuda::dnn::why_absent().empty()) more = GetParam().convolutions;
   EXPECT_EQ(calls(three.forward - two.forward), GetParam().forward + more);
   EXPECT_EQ(calls(three.backward - two.backward), GetParam().backward);
-}
-
-StepCost cost_in_16_bits(std::vector<std::int64_t> blocks, bool bottleneck, DType dtype) {
-  ResNet model(
-      {.blocks = std::move(blocks), .bottleneck = bottleneck, .stem = ResNetStem::small, .width = 8, .classes = 10});
-  const Tensor x = Tensor::full({2, 8, 8, 3}, 0.5, dtype, gpu), labels = Tensor::zeros({2}, DType::i64, gpu);
-  const auto loss = [&] {
-    const AutocastScope autocast(dtype);
-    return cross_entropy(model(x), labels);
-  };
-  return step_cost(model, loss, LowPrecisionCopy{dtype, LowPrecisionCopy::Use::instead});
-}
-
-// A block as one op. Forward: for each convolution that and what makes coefficients of its moments; at the end the norm
-// with the addition. Backward: two for the last norm; for each convolution one for the gradients of filters and of
-// images, and between two the norm's gradient. With a library one more for each convolution's filters and for the sums
-// of each norm between two, and one that converts all filters' from 16 bits.
-TEST_P(CudaContracts, ABlockInSixteenBits) {
-  set_repeatable(false);  // the library's plans for it are not
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    SCOPED_TRACE(name_of(dtype));
-    const bool bottleneck = GetParam().bottleneck;
-    const StepCost two = cost_in_16_bits({2}, bottleneck, dtype), three = cost_in_16_bits({3}, bottleneck, dtype);
-    for (const StepCost& cost : {two, three}) expect_undisturbed(cost);
-    const bool library = cuda::dnn::why_absent().empty();
-    if (library && dtype == DType::bf16) continue;  // it has no such plans
-    // Products are cuBLASLt's where it has no cuDNN before it, and take no norms along.
-    if (!library && cuda::blas::why_absent().empty() && GetParam().products > 0) continue;
-    const std::int64_t layers = GetParam().convolutions;
-    EXPECT_EQ(calls(three.forward - two.forward), 2 * layers + 1);
-    EXPECT_EQ(calls(three.backward - two.backward), 2 + layers + (layers - 1) + (library ? 2 * layers : 0));
-  }
-  set_repeatable(true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, CudaContracts,

@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <string_view>
 
 #include "autograd/backward.h"
@@ -37,11 +36,10 @@ inline std::int64_t calls(const cuda::Counters& counters) { return counters.laun
 inline std::int64_t gelu_apart() { return last_choice("linear").starts_with("cublaslt") ? 1 : 0; }
 
 /// Of the third step of a model, which is drawn and moved to the device.
-inline StepCost step_cost(nn::Module& model, const std::function<Tensor()>& loss_of,
-                          std::optional<LowPrecisionCopy> low_precision = {}) {
+inline StepCost step_cost(nn::Module& model, const std::function<Tensor()>& loss_of) {
   nn::initialize(model, 1);
   model.to(gpu);
-  FlatParameters flat(model.parameters(), low_precision);
+  FlatParameters flat(model.parameters());
   StepCost cost;
   for (int step = 0; step < 3; ++step) {
     const RandomScope random(1, static_cast<std::uint64_t>(step));

@@ -59,8 +59,14 @@ Probe statistics_of(const Target& target, Asked& graph, const ConvProblem& probl
   const Descriptor& w = graph.stored(graph.next_id(), type, s.k, s.c / s.groups, s.r, s.s);
   const Descriptor& y = graph.stored(graph.next_id(), type, s.n, s.k, s.p, s.q);
   graph.add(convolution_pass(Pass::forward, graph.keep(convolution(s)), x, w, y), "convolution's pass");
-  const Descriptor& sum = graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k);
-  graph.channel_sums(y, sum, graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k));
+  Descriptor sums(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+  sums.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
+  sums.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  sums.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
+  const auto table = [&]() -> const Descriptor& { return graph.channels(graph.next_id(), CUDNN_DATA_FLOAT, s.k); };
+  sums.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, table());
+  sums.set_descriptor(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, table());
+  graph.add(std::move(sums), "statistics");
   return graph.plan(target, {.exact_f32 = problem.activations == DType::f32}).info;
 }
 

@@ -10,8 +10,6 @@
 namespace hearth::reference_dnn {
 namespace {
 
-bool is_per_channel(const Extents& extents, std::int64_t channels) { return extents == Extents{1, channels, 1, 1}; }
-
 // Convolutions.
 
 /// The attributes of one pass, by their meaning.
@@ -220,39 +218,6 @@ void run_pointwise(const Node& operation, Memory& memory) {
   memory.store(operation.node(CUDNN_ATTR_OPERATION_POINTWISE_YDESC), values);
 }
 
-// Sums by channel.
-
-/// sum of f(i) over the elements i of each channel.
-template <class F>
-Values by_channel(const Extents& x, F&& f) {
-  Values sums(static_cast<std::size_t>(x[1]));
-  const auto pixels = static_cast<std::size_t>(x[2] * x[3]);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(x[0] * x[1]) * pixels; ++i) {
-    const std::size_t c = i / pixels % sums.size();
-    sums[c] += f(i, c);
-  }
-  return sums;
-}
-
-cudnnStatus_t check_channels(const Node& operation, Name x, std::initializer_list<Name> tables) {
-  const Extents extents = extents_of(operation, x);
-  if (extents.size() != 4) return CUDNN_STATUS_NOT_SUPPORTED;
-  for (const Name table : tables) {
-    if (!is_per_channel(extents_of(operation, table), extents[1])) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-    if (facts_of(operation.node(table)).type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
-  }
-  return CUDNN_STATUS_SUCCESS;
-}
-
-void run_sums(const Node& operation, Memory& memory) {
-  const Extents x = extents_of(operation, CUDNN_ATTR_OPERATION_GENSTATS_XDESC);
-  const Values values = memory.load(operation.node(CUDNN_ATTR_OPERATION_GENSTATS_XDESC));
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC),
-               by_channel(x, [&](std::size_t i, std::size_t) { return values[i]; }));
-  memory.store(operation.node(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC),
-               by_channel(x, [&](std::size_t i, std::size_t) { return values[i] * values[i]; }));
-}
-
 cudnnStatus_t check_operation(const Node& operation) {
   switch (operation.type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
@@ -261,9 +226,6 @@ cudnnStatus_t check_operation(const Node& operation) {
       return check_pass(operation);
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
       return check_pointwise(operation);
-    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
-      return check_channels(operation, CUDNN_ATTR_OPERATION_GENSTATS_XDESC,
-                            {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC});
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
       return check_product(operation);
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
@@ -279,8 +241,6 @@ void run_operation(const Node& operation, Memory& memory) {
   switch (operation.type) {
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
       return run_pointwise(operation, memory);
-    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
-      return run_sums(operation, memory);
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
       return run_product(operation, memory);
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:

@@ -29,9 +29,8 @@ const std::vector<Documented>& documented() {
                pointwise = CUDNN_BACKEND_POINTWISE_DESCRIPTOR, graph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
                heuristic = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, plan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
                pack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, each = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-               sums = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, product = CUDNN_BACKEND_MATMUL_DESCRIPTOR,
-               multiply = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, reduction = CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
-               reduce = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+               product = CUDNN_BACKEND_MATMUL_DESCRIPTOR, multiply = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+               reduction = CUDNN_BACKEND_REDUCTION_DESCRIPTOR, reduce = CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
                reshape = CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
     const auto descriptor = CUDNN_TYPE_BACKEND_DESCRIPTOR;
     std::vector<Documented> list{
@@ -72,11 +71,6 @@ const std::vector<Documented>& documented() {
         {CUDNN_ATTR_OPERATION_REDUCTION_DESC, reduce, descriptor, 1, true, reduction},
         {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, reshape, descriptor, 1, true},
         {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, reshape, descriptor, 1, true},
-        {CUDNN_ATTR_OPERATION_GENSTATS_MODE, sums, CUDNN_TYPE_GENSTATS_MODE, 1, true},
-        {CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, sums, CUDNN_TYPE_DATA_TYPE, 1, true},
-        {CUDNN_ATTR_OPERATION_GENSTATS_XDESC, sums, descriptor, 1, true},
-        {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sums, descriptor, 1, true},
-        {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, sums, descriptor, 1, true},
         {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, graph, CUDNN_TYPE_HANDLE, 1, true},
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, graph, descriptor, many, true, CUDNN_BACKEND_POINTWISE_DESCRIPTOR},
         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, heuristic, descriptor, 1, true, graph},
@@ -151,7 +145,6 @@ std::size_t size_of(cudnnBackendAttributeType_t kind) {
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_POINTWISE_MODE:
     case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
-    case CUDNN_TYPE_GENSTATS_MODE:
     case CUDNN_TYPE_HEUR_MODE:
       return sizeof(int);
     default:

@@ -53,8 +53,7 @@ std::string config_of(const ModelRun& run, const TempDir& folder) {
   }
   const char* const optimizer =
       run.model == "resnet50" ? R"({"type": "sgd", "lr": 0.1, "momentum": 0.9})" : R"({"type": "adamw", "lr": 0.001})";
-  return join_text(text, R"(, "optimizer": )", optimizer, R"(, "train": {"batch_size": 2, "steps": 1, "repeatable": )",
-                   run.repeatable ? "true" : "false", "}}");
+  return join_text(text, R"(, "optimizer": )", optimizer, R"(, "train": {"batch_size": 2, "steps": 1}})");
 }
 
 }  // namespace hearth::test

@@ -14,7 +14,6 @@ struct ModelRun {
   std::string dtype = "bf16";
   int layers = 2;    ///< of GPT-2
   int length = 128;  ///< of its sequences
-  bool repeatable = true;
 };
 
 /// The configuration of a run of one step and two samples on a CUDA device. Its data are written to the folder: images
