@@ -21,7 +21,6 @@
 #include "core/error.h"
 #include "core/plan_error.h"
 #include "core/profiler.h"
-#include "ops/plan_check.h"
 
 namespace hearth {
 
@@ -118,16 +117,6 @@ void count_run(const std::string& label, const std::string& problem);
 
 }  // namespace detail
 
-/// How the first result of a library's plan is compared with a native kernel's, where HEARTH_CHECK_PLANS asks for it.
-template <class Results, class Own>
-struct Trial {
-  DType dtype;      ///< that the op computes in
-  Results results;  ///< results() are the tensors that a run writes
-  Own own;          ///< own(run) runs a native implementation as the library's ran
-};
-template <class Results, class Own>
-Trial(DType, Results, Own) -> Trial<Results, Own>;
-
 /// The candidates of one op on one type of device, most specialised first, and the choices made so far. Problem is
 /// ordered by operator<, and put into words by operator<<.
 template <class Problem, class Run>
@@ -150,13 +139,13 @@ class Candidates {
   }
 
   /// Runs the problem: call(run) hands the operands to an implementation. Where a library cannot run its plan at the
-  /// first use (PlanError), or HEARTH_CHECK_PLANS finds the result wrong, the user is told, the library is not used for
-  /// this problem again, and call() is made with the next; ForceCandidate's choice throws DeviceError instead.
-  template <class Call, class Results, class Own>
-  void run(const Problem& problem, const Call& call, const Trial<Results, Own>& trial) {
+  /// first use (PlanError), the user is told, the library is not used for this problem again, and call() is made with
+  /// the next; ForceCandidate's choice throws DeviceError instead.
+  template <class Call>
+  void run(const Problem& problem, const Call& call) {
     for (;;) {
       const Place place = place_of(problem);
-      const std::string fault = run_at(place, problem, call, trial);
+      const std::string fault = run_at(place, problem, call);
       if (fault.empty()) {
         if (detail::counts_runs()) detail::count_run(labels_[place.index], join_text(problem));
         return;
@@ -167,23 +156,6 @@ class Candidates {
       rejected_.emplace(problem, list_[place.index].name);
       chosen_.erase(problem);
     }
-  }
-  /// The same where a run writes `results()`, and is repeated by the same call.
-  template <class Call, class Results>
-  void run(const Problem& problem, const Call& call, DType dtype, const Results& results) {
-    run(problem, call, Trial{dtype, results, call});
-  }
-
-  /// Runs two problems at once: call(), where `both` is the implementation of both. Else gives false and does nothing.
-  template <class Call>
-  bool run_both(const Problem& first, const Problem& second, Run* both, const Call& call) {
-    const std::size_t index = place_of(first).index;
-    if (list_[index].run != both || place_of(second).index != index) return false;
-    const profiler::Scope scope(labels_[index].c_str());
-    call();
-    for (const Problem* const problem : {&first, &second})
-      if (detail::counts_runs()) detail::count_run(labels_[index], join_text(*problem));
-    return true;
   }
 
  private:
@@ -244,35 +216,23 @@ class Candidates {
     return std::nullopt;
   }
 
-  /// What is wrong with a first use, or empty.
-  template <class Call, class Results, class Own>
-  std::string run_at(const Place& place, const Problem& problem, const Call& call, const Trial<Results, Own>& trial) {
+  /// What is wrong with a library's first use, or empty.
+  template <class Call>
+  std::string run_at(const Place& place, const Problem& problem, const Call& call) {
     const profiler::Scope scope(labels_[place.index].c_str());
     const Candidate<Problem, Run>& chosen = list_[place.index];
     if (place.used || chosen.why_absent == nullptr) {
       call(chosen.run);
       return "";
     }
-    std::optional<detail::PlanCheck> check;
-    if (detail::checks_plans()) check.emplace(trial.results(), trial.dtype);
     try {
       call(chosen.run);
     } catch (const PlanError& error) {
       return error.what();
     }
-    std::string fault;
-    if (const Candidate<Problem, Run>* const own = check ? own_for(problem) : nullptr)
-      fault = check->fault([&] { trial.own(own->run); });
     const std::lock_guard lock(mutex_);
-    if (const auto found = chosen_.find(problem); fault.empty() && found != chosen_.end()) found->second.used = true;
-    return fault;
-  }
-
-  /// The plainest native implementation, or null.
-  const Candidate<Problem, Run>* own_for(const Problem& problem) const {
-    for (auto candidate = list_.rbegin(); candidate != list_.rend(); ++candidate)
-      if (candidate->why_absent == nullptr && candidate->unsupported(problem).empty()) return &*candidate;
-    return nullptr;
+    if (const auto found = chosen_.find(problem); found != chosen_.end()) found->second.used = true;
+    return "";
   }
 
   std::vector<Candidate<Problem, Run>> list_;

@@ -137,11 +137,7 @@ void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& 
   check_grid(a);
   static Candidates<Problem, Forward> candidates(
       "attention", list_of<Forward>(attention_library, attention_mma, attention_portable));
-  candidates.run(
-      problem_of(a, y), [&](Forward* run) { run(stream, a, y, lse); }, y.dtype(),
-      [&] {
-        return std::vector{y, lse};
-      });
+  candidates.run(problem_of(a, y), [&](Forward* run) { run(stream, a, y, lse); });
 }
 
 void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
@@ -157,15 +153,7 @@ void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Ten
     problem.aligned = problem.aligned && rows_are_aligned(*x);
     problem.large = problem.large || rows_are_far(*x);
   }
-  candidates.run(
-      problem,
-      [&](Gradient* run) {
-        run(stream, a, {y, lse, dy}, gradients);
-      },
-      y.dtype(),
-      [&] {
-        return std::vector{gradients.dq, gradients.dk, gradients.dv, gradients.dbias};
-      });
+  candidates.run(problem, [&](Gradient* run) { run(stream, a, {y, lse, dy}, gradients); });
 }
 
 }  // namespace hearth::kernels

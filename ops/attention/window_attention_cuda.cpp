@@ -66,9 +66,7 @@ using WindowGradient = void(cuda::Stream&, const WindowAttentionArguments&, cons
 void window_attention(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
   static Candidates<WindowProblem, WindowForward> candidates(
       "window_attention", window_candidates<WindowForward>(window_attention_mma, window_attention_portable));
-  candidates.run(
-      window_problem(a, {&y}), [&](WindowForward* run) { run(stream, a, y); }, y.dtype(),
-      [&] { return std::vector{y}; });
+  candidates.run(window_problem(a, {&y}), [&](WindowForward* run) { run(stream, a, y); });
 }
 
 void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
@@ -77,11 +75,7 @@ void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments&
       "window_attention", window_candidates<WindowGradient>(window_attention_grad_mma, window_attention_grad_portable));
   WindowProblem problem = window_problem(a, {&dy, &gradients.dqkv});
   problem.gradient = true;
-  candidates.run(
-      problem, [&](WindowGradient* run) { run(stream, a, dy, gradients); }, dy.dtype(),
-      [&] {
-        return std::vector{gradients.dqkv, gradients.dtable, gradients.dpadding};
-      });
+  candidates.run(problem, [&](WindowGradient* run) { run(stream, a, dy, gradients); });
 }
 
 }  // namespace hearth::kernels

@@ -51,12 +51,6 @@ std::ostream& operator<<(std::ostream& out, const ConvProblem& p) {
 namespace hearth::kernels {
 namespace {
 
-/// The tensors that a pass writes.
-std::vector<Tensor> results_of(Pass pass, const Conv2dOperands& o) {
-  if (pass == Pass::forward) return {o.y};
-  return pass == Pass::backward_data ? std::vector{o.x} : std::vector{o.w, o.b};
-}
-
 ConvProblem problem_of(const ConvShape& shape, Pass pass, const Conv2dOperands& operands) {
   ConvProblem problem{.shape = shape, .pass = pass};
   problem.activations = operands.x.dtype();
@@ -86,13 +80,7 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
     profiler::add_flops(flops_of(shape));
     run(problem, operands);
   };
-  // Does of the epilogue what was done.
-  const auto own = [&](Conv2dRun* run) {
-    const bool done = epilogue != nullptr && epilogue->activation != wanted;
-    Conv2dEpilogue same{done ? wanted : Activation::none};
-    run(problem, {operands.x, operands.w, operands.b, operands.y, &same, operands.accumulate});
-  };
-  candidates.run(problem, call, Trial{problem.activations, [&] { return results_of(pass, operands); }, own});
+  candidates.run(problem, call);
 }
 
 }  // namespace hearth::kernels

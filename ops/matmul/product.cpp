@@ -43,7 +43,7 @@ void run_choice(ProductCandidates& candidates, const MatmulProblem& problem, con
                         static_cast<double>(problem.n) * static_cast<double>(problem.k));
     run(problem, operands);
   };
-  candidates.run(problem, call, problem.a, [&] { return std::vector{operands.c, operands.pre, operands.a_sums}; });
+  candidates.run(problem, call);
 }
 
 }  // namespace

@@ -32,7 +32,6 @@ struct Controls {
   /// An algorithm that the heuristic does not offer; -1 for none.
   int withheld = -1;
   bool fails = false;  ///< products are refused
-  bool wrong = false;  ///< and twice what they should be
 };
 
 }  // namespace hearth::reference_blas

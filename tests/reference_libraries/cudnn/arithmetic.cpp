@@ -289,8 +289,8 @@ std::map<std::int64_t, TensorFacts> stored_tensors(const Node& graph) {
   return stored;
 }
 
-void compute(const Node& graph, const std::map<std::int64_t, void*>& stored, double factor) {
-  Memory memory(stored, factor);
+void compute(const Node& graph, const std::map<std::int64_t, void*>& stored) {
+  Memory memory(stored);
   for (const NodePointer& operation : operations_of(graph)) run_operation(*operation, memory);
 }
 

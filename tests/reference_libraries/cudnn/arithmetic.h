@@ -15,7 +15,7 @@ cudnnStatus_t check_graph(const Node& graph);
 /// The tensors of a graph that have memory, by their number.
 std::map<std::int64_t, TensorFacts> stored_tensors(const Node& graph);
 
-/// Runs it. Memory of each stored tensor, by its number. Stored results are multiplied by `factor`.
-void compute(const Node& graph, const std::map<std::int64_t, void*>& memory, double factor);
+/// Runs it. Memory of each stored tensor, by its number.
+void compute(const Node& graph, const std::map<std::int64_t, void*>& memory);
 
 }  // namespace hearth::reference_dnn

@@ -30,8 +30,8 @@ struct Controls {
   bool adds = true;                               ///< whether an engine takes such graphs
   /// A kind of operation that no engine takes, a cudnnBackendDescriptorType_t; -1 for none.
   int withheld = -1;
-  /// One whose plans do not run, and one whose plans compute twice what they should; -1 for none.
-  int failing = -1, wrong = -1;
+  /// One whose plans do not run; -1 for none.
+  int failing = -1;
 };
 
 }  // namespace hearth::reference_dnn

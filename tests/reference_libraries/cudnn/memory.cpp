@@ -74,10 +74,9 @@ Values Memory::load(const Node& node) {
 void Memory::store(const Node& node, const Values& values, const std::vector<bool>& written) {
   const TensorFacts tensor = facts_of(node);
   void* const data = address(tensor);
-  const double factor = tensor.passing ? 1 : factor_;
   each_element(tensor, [&](std::int64_t position, std::int64_t at) {
     const auto i = static_cast<std::size_t>(position);
-    if (written.empty() || written[i]) write(tensor.type, data, at, factor * values[i]);
+    if (written.empty() || written[i]) write(tensor.type, data, at, values[i]);
   });
 }
 

@@ -18,8 +18,7 @@ Extents extents_of(const Node& operation, Name tensor);
 /// Those between operations lie here.
 class Memory {
  public:
-  /// What is stored in memory is multiplied by `factor`.
-  Memory(const std::map<std::int64_t, void*>& stored, double factor) : stored_(stored), factor_(factor) {}
+  explicit Memory(const std::map<std::int64_t, void*>& stored) : stored_(stored) {}
 
   /// In row-major order of the extents.
   Values load(const Node& tensor);
@@ -30,7 +29,6 @@ class Memory {
   void* address(const TensorFacts& tensor);
 
   const std::map<std::int64_t, void*>& stored_;
-  double factor_;
   std::map<std::int64_t, std::vector<std::byte>> passing_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a library that fail, or are wrong, when they are first used, and the filter gradients that are products.
+// Products of a library that fail when they are first used, and the filter gradients that are products.
 // Choices are kept as long as the process, so each test has sizes of its own.
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
@@ -60,28 +60,6 @@ TEST_F(CudaProductRejection, AProductThatFailsIsToldAndTheNextRuns) {
   EXPECT_EQ(last_choice("linear"), "portable");
   expect_same(found, native(5));
   EXPECT_EQ(warnings_of([&] { (void)layer(5); }), "");
-}
-
-TEST_F(CudaProductRejection, AWrongProductIsFoundWhereThatIsAskedFor) {
-  const VariableScope timing("HEARTH_PLAN_TIMING", "off"), check("HEARTH_CHECK_PLANS", "1");
-  controls().wrong = true;
-  std::vector<Tensor> found;
-  const std::string text = warnings_of([&] { found = layer(6); });
-  for (const char* part : {"6x16 by 16x24, b transposed, bias: element", "16x24", "a transposed, sums of a: element",
-                           "a transposed, added, sums of a: element", "where the native kernel has"})
-    EXPECT_PRED2(contains, text, part);
-  expect_same(found, native(6));
-}
-
-// The products' results are added to what is there, once.
-TEST_F(CudaProductRejection, RightProductsAreKeptWithTheirBits) {
-  const VariableScope timing("HEARTH_PLAN_TIMING", "off"), check("HEARTH_CHECK_PLANS", "1");
-  std::vector<Tensor> first, second;
-  EXPECT_EQ(warnings_of([&] { first = layer(7); }), "");
-  EXPECT_EQ(last_choice("linear"), "cublaslt");
-  second = layer(7);
-  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].to_doubles(), second[i].to_doubles()) << i;
-  expect_same(first, native(7));
 }
 
 /// The gradients of w, f32, and of b for 16-bit images of so many rows, and by what the filters' was made.
