@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/conv/conv_norm.h"
+#include "ops/conv/conv2d_moments.h"
 #include "ops/conv/conv_transpose2d.h"
 
 namespace hearth::nn {

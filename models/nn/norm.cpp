@@ -3,7 +3,7 @@
 #include "models/nn/norm.h"
 
 #include "autograd/grad_mode.h"
-#include "ops/conv/conv_norm.h"
+#include "ops/norm/batch_norm_moments.h"
 #include "ops/ops.h"
 
 namespace hearth::nn {

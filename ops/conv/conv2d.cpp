@@ -5,7 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/run_on.h"
-#include "ops/conv/conv_norm.h"
+#include "ops/conv/conv2d_moments.h"
 #include "ops/conv/kernels.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/operands.h"

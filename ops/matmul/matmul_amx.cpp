@@ -25,7 +25,7 @@
 #include "core/half.h"
 #include "ops/matmul/amx.h"
 #include "ops/matmul/amx_copies.h"
-#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/matmul_gemm.h"
 #include "ops/scratch.h"
 
 namespace hearth::cpu {

@@ -17,7 +17,7 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "ops/matmul/bf16_tiles.h"
-#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/matmul_gemm.h"
 #include "ops/onednn/convert.h"
 #include "ops/scratch.h"
 

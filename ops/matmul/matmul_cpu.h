@@ -2,7 +2,6 @@
 // Matrix products on the CPU on raw pointers: below matmul and linear, and for convolutions by native kernels.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "ops/matmul/problem.h"
@@ -16,18 +15,8 @@ namespace hearth::cpu {
 /// for sizes that contradict each other.
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
 
-/// The same by the own gemm; bits do not depend on the number of threads.
-void matmul_by_gemm(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);
-
 /// What matmul() runs: the library's own name of its code, as in "brgemm:avx512_core_bf16", or "avx512_bf16",
 /// "amx" or "gemm".
 std::string matmul_implementation(const MatmulProblem& problem);
-
-/// The problem with every default of its layout spelled out, and checked.
-MatmulProblem complete(MatmulProblem problem);
-
-/// Elements from the first to the last of an operand of a complete problem, both included.
-std::int64_t reach_of_a(const MatmulProblem& problem);
-std::int64_t reach_of_b(const MatmulProblem& problem);
 
 }  // namespace hearth::cpu

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/matmul_gemm.h"
 #include "ops/onednn/convert.h"
 #include "ops/scratch.h"
 

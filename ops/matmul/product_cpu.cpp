@@ -3,7 +3,7 @@
 #include "core/cpu/isa.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_avx512_bf16.h"
-#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/matmul_gemm.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/matmul/product.h"
 

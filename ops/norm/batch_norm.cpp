@@ -7,7 +7,7 @@
 #include "autograd/record.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
-#include "ops/conv/conv_norm.h"
+#include "ops/norm/batch_norm_moments.h"
 #include "ops/norm/folded_rows.h"
 #include "ops/norm/parameter.h"
 #include "ops/norm/synced_statistics.h"

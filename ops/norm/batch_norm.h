@@ -11,6 +11,7 @@
 namespace hearth {
 
 class Collective;
+struct ChannelMoments;
 
 struct BatchNormOptions {
   /// True: normalise by the batch's own statistics and update the running ones. False: by the running ones.
@@ -66,6 +67,11 @@ struct ChannelNorm {
 /// Training: from the statistics of x, which also move the running ones (may be absent). Else from the running ones.
 void batch_norm_coefficients(cpu::Stream&, const Tensor& x, const ChannelNorm& o);
 void batch_norm_coefficients(cuda::Stream&, const Tensor& x, const ChannelNorm& o);
+/// The same for training, without x: `values` a channel, whose moments are given.
+void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const ChannelNorm& o);
+/// What these leave, on the host, from mean and biased variance of each channel over so many values; in evaluation both
+/// become the running ones.
+void write_coefficients(double* mean, double* variance, double values, const ChannelNorm& o);
 
 /// y = relu?((x - mean) scale + shift + residual). `residual` may be absent. `mask` (may be absent), u8, receives the
 /// bits of y > 0 in the layout of FoldedRows.

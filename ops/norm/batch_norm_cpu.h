@@ -65,10 +65,6 @@ void with_gate(ReluGate gate, const F& f) {
   }
 }
 
-/// What batch_norm_coefficients() leaves, on the host, from mean and biased variance of each channel over so many
-/// values; in evaluation both become the running ones.
-void write_coefficients(double* mean, double* variance, double values, const ChannelNorm& o);
-
 /// Mean and biased variance of every channel, C values each.
 void channel_statistics(const Tensor& x, double* mean, double* variance);
 

@@ -7,7 +7,7 @@
 
 #include "autograd/record.h"
 #include "core/run_on.h"
-#include "ops/conv/conv_norm.h"
+#include "ops/norm/batch_norm_moments.h"
 #include "ops/norm/parameter.h"
 
 namespace hearth {

@@ -8,7 +8,6 @@
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "ops/norm/batch_norm.h"
-#include "ops/norm/channel_moments.h"
 #include "ops/pool/kernels.h"
 #include "ops/pool/pool.h"
 

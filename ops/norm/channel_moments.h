@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/norm/batch_norm.h"
+#include "core/tensor.h"
 
 namespace hearth {
 
@@ -15,16 +15,5 @@ struct ChannelMoments {
   Tensor parts;               ///< f64 [2, C, runs]: the means, then the sums of squared deviations from them
   std::int64_t run_rows = 0;  ///< rows of a run; the last run may have fewer
 };
-
-namespace kernels {
-
-/// A norm whose gradient is needed: its input, and what batch_norm_grad_sums() makes of the sums by channel.
-struct BatchNormGradient {
-  const Tensor &x, &coefficients, &rstd, &d_gamma, &d_beta, &corrections;
-};
-
-/// batch_norm_coefficients for training, without x: `values` a channel, whose moments are given.
-void batch_norm_coefficients(cuda::Stream&, const ChannelMoments& moments, std::int64_t values, const ChannelNorm& o);
-}  // namespace kernels
 
 }  // namespace hearth

@@ -2,10 +2,15 @@
 // From the finished sums of a norm's gradient to what they are wanted for. For kernel sources only.
 #pragma once
 
-#include "ops/norm/channel_moments.h"
+#include "core/tensor.h"
 #include "ops/row_split.cuh"
 
 namespace hearth::kernels {
+
+/// A norm whose gradient is needed: its input, and what batch_norm_grad_sums() makes of the sums by channel.
+struct BatchNormGradient {
+  const Tensor &x, &coefficients, &rstd, &d_gamma, &d_beta, &corrections;
+};
 
 /// What the sums are made from and go to; null outputs are not wanted.
 template <class P>

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/run_on.h"
-#include "ops/norm/batch_norm_cpu.h"
 
 namespace hearth::kernels {
 namespace {

@@ -13,7 +13,6 @@
 #include "autograd/grad_state.h"
 #include "core/cpu/parallel.h"
 #include "core/random.h"
-#include "ops/conv/conv_norm.h"
 #include "tests/support/kept_threads.h"
 #include "tests/support/op_test.h"
 

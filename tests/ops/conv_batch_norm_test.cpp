@@ -7,7 +7,8 @@
 
 #include "core/random.h"
 #include "ops/candidates.h"
-#include "ops/conv/conv_norm.h"
+#include "ops/conv/conv2d_moments.h"
+#include "ops/norm/batch_norm_moments.h"
 #include "tests/ops/conv_case.h"
 #include "tests/support/op_test.h"
 

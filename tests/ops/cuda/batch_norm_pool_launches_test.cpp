@@ -7,7 +7,6 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/cuda/counters.h"
-#include "ops/conv/conv_norm.h"
 #include "ops/norm/batch_norm_pool.h"
 #include "tests/support/op_test.h"
 

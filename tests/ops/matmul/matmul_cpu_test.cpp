@@ -22,6 +22,7 @@
 #include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_avx512_bf16.h"
+#include "ops/matmul/matmul_gemm.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/matmul/product.h"
 #include "ops/onednn/onednn.h"
