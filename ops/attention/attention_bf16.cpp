@@ -8,10 +8,10 @@
 #include <limits>
 #include <utility>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/lanes.h"
 #include "core/error.h"
 #include "ops/attention/problem_cpu.h"
-#include "ops/matmul/amx.h"
 #include "ops/pointwise/dropout_strip.h"
 #include "ops/scratch.h"
 

@@ -9,10 +9,10 @@
 #include <limits>
 #include <utility>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/lanes.h"
 #include "ops/attention/problem_cpu.h"
 #include "ops/attention/window_problem_cpu.h"
-#include "ops/matmul/amx.h"
 #include "ops/scratch.h"
 
 namespace hearth::kernels {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The convolution of bf16 images on the processor's tiles, without unfolding them: conv_streams.cpp has the forward
 // pass and the data gradient, filter_streams.cpp the filter gradient. Reference: conv2d_cpu.cpp.
+#include "core/cpu/amx.h"
 #include "core/error.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/conv_streams.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/convert.h"
 #include "ops/onednn/onednn.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // 3x3 convolutions by a quarter of the products or less (winograd.h), in f32 also of bf16. Results differ from those of
 // the definition by about as much as two orders of its sums do; deterministic mode keeps to the definition.
+#include "core/cpu/amx.h"
 #include "core/error.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/conv/winograd.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/convert.h"
 #include "ops/onednn/onednn.h"
 

@@ -15,8 +15,8 @@
 
 #include <algorithm>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
-#include "ops/matmul/amx.h"
 #include "ops/matmul/amx_copies.h"
 #include "ops/scratch.h"
 

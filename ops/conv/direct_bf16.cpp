@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "ops/conv/conv2d_cpu.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/pack.h"
 #include "ops/scratch.h"
 

@@ -11,9 +11,9 @@
 // stay near 3 MB. Reference: conv2d_cpu.cpp; a pixel of x that is not finite makes taps NaN that do not read it.
 #include <algorithm>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "ops/conv/conv_streams.h"
-#include "ops/matmul/amx.h"
 #include "ops/matmul/amx_copies.h"
 #include "ops/scratch.h"
 

@@ -10,11 +10,11 @@
 // once and their copies written and read in caches; a large batch goes in chunks whose copy of x stays near 3 MB.
 #include <algorithm>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "ops/conv/conv2d_cpu.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/convert.h"
 #include "ops/scratch.h"
 

@@ -16,11 +16,11 @@
 #include <cstring>
 #include <utility>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "ops/conv/conv2d_cpu.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/convert.h"
 #include "ops/onednn/pack.h"
 #include "ops/scratch.h"

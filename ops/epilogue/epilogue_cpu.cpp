@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/blocks.h"
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/gelu_bf16_vectors.h"
 #include "ops/epilogue/gelu_rounded.h"
-#include "ops/matmul/amx.h"
 #include "ops/pointwise/blocks.h"
 #include "ops/scratch.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/matmul/amx.h"
+#include "core/cpu/amx.h"
 
 #if HEARTH_BF16_VECTORS
 #include <immintrin.h>

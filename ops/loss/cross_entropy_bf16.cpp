@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/lanes.h"
 #include "core/error.h"
-#include "ops/matmul/amx.h"
 
 namespace hearth::kernels {
 

@@ -9,11 +9,11 @@
 #include <limits>
 #include <vector>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/cross_entropy_bf16.h"
-#include "ops/matmul/amx.h"
 
 namespace hearth {}
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/amx.h"
 #include "core/half.h"
-#include "ops/matmul/amx.h"
 
 namespace hearth::cpu::amx {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/amx.h"
 #include "core/half.h"
-#include "ops/matmul/amx.h"
 
 #if HEARTH_BF16_VECTORS
 

@@ -20,10 +20,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
-#include "ops/matmul/amx.h"
 #include "ops/matmul/amx_copies.h"
 #include "ops/matmul/matmul_gemm.h"
 #include "ops/scratch.h"

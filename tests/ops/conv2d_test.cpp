@@ -7,14 +7,15 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/random.h"
 #include "ops/candidates.h"
 #include "ops/conv/conv2d_cpu.h"
 #include "ops/image/padded_images.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/onednn.h"
 #include "tests/ops/conv_case.h"
+#include "tests/ops/emulate_tiles.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test::conv2d_test {
@@ -336,7 +337,7 @@ Supported check_forced(const char* candidate, DType dtype, DType wide) {
 
 // In any build and on any processor; what is forced runs wherever it is able to, faster or not.
 TEST(Conv2dChoice, EachCandidateIsForcedThroughTheOp) {
-  std::optional<cpu::amx::EmulateTiles> emulate;
+  std::optional<test::EmulateTiles> emulate;
   if (!cpu::amx::unsupported().empty()) emulate.emplace();
   struct Types {
     DType images, weights;

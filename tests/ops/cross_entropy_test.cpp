@@ -10,11 +10,11 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "core/cpu/amx.h"
 #include "core/memory/memory.h"
 #include "core/random.h"
 #include "ops/linear/linear.h"
 #include "ops/loss/cross_entropy_bf16.h"
-#include "ops/matmul/amx.h"
 #include "ops/norm/layer_norm.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_test.h"

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <vector>
 
+#include "core/cpu/amx.h"
 #include "core/random.h"
-#include "ops/matmul/amx.h"
 
 namespace hearth::kernels::gelu_bf16_vectors_test {
 namespace {

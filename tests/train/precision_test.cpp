@@ -10,14 +10,15 @@
 #include <set>
 #include <sstream>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "core/profiler.h"
 #include "core/profiler_spans.h"
 #include "core/switches.h"
-#include "ops/matmul/amx.h"
 #include "ops/onednn/onednn.h"
+#include "tests/ops/emulate_tiles.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
@@ -99,7 +100,7 @@ TEST(AutoPrecision, TakesBf16WhereItIsMultipliedAndKnownToBeAccurate) {
   const bool here = cpu::dnn::has_hardware_bf16() || cpu::amx::unsupported().empty();
   expect_settled(*auto_session(folder, test::small_resnet),
                  here ? Settled{"O2", "bf16", "in hardware"} : Settled{"O0", "f32", "nothing here multiplies bf16"});
-  const cpu::amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   expect_settled(*auto_session(folder, test::small_resnet), {"O2", "bf16", "in hardware"});
   expect_settled(*auto_session(folder, test::small_mlp), {"O0", "f32", "accuracy of model \"mlp\""});
   const auto session = auto_session(folder, test::small_resnet);
@@ -120,7 +121,7 @@ TEST(AutoPrecision, TakesBf16ForTheTypesOfModelInTheTableOfPrecisionMd) {
     if (number > 2) compared.insert(type);
   }
   EXPECT_GE(compared.size(), 4u);
-  const cpu::amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   for (const auto& file : std::filesystem::directory_iterator(test::source_dir() + "/examples/configs")) {
     LoadedConfig loaded = load_config(file.path().string(), {R"(precision={"level": "auto"})"});
     const std::string type = loaded.config.model.type();
@@ -134,7 +135,7 @@ TEST(AutoPrecision, TakesBf16ForTheTypesOfModelInTheTableOfPrecisionMd) {
 TEST(AutoPrecision, ConvolutionsOfAStepRunOnTiles) {
   const test::TempDir folder;
   const std::string model = R"({"type": "resnet", "blocks": [1, 1], "stem": "small", "width": 32})";
-  auto emulate = std::make_optional<cpu::amx::EmulateTiles>();
+  auto emulate = std::make_optional<test::EmulateTiles>();
   const auto session = auto_session(folder, model);
   profiler::start();
   take_steps(*session, 0, 1, -1, -1, eager(*session));

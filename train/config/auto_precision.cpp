@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/matmul/amx.h"
+#include "core/cpu/amx.h"
 #include "ops/onednn/onednn.h"
 
 namespace hearth::train {

@@ -11,14 +11,15 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "core/cpu/amx.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "ops/conv/conv2d.h"
-#include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
 #include "ops/pointwise/operators.h"
 #include "tests/ops/conv/plain_convolution.h"
+#include "tests/ops/emulate_tiles.h"
 #include "tests/support/error_message.h"
 #include "tests/support/kept_threads.h"
 
@@ -105,7 +106,7 @@ TEST_F(Conv2dCpu, Bf16MatchesPlainLoops) {
 }
 
 TEST_F(Conv2dCpu, EmulatedTilesMatchPlainLoops) {
-  const cpu::amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   for (const DType weights : {DType::f32, DType::bf16}) {
     Runs runs = check_shapes(tile_shapes(), {DType::bf16, weights});
     for (const Pass pass : all_passes) EXPECT_GT(runs["amx"][pass], 0);
@@ -125,7 +126,7 @@ TEST_F(Conv2dCpu, PixelsUnderNoFilterMatchPlainLoops) {
       EXPECT_EQ(runs["matmul"][pass], 2 * 3);
       EXPECT_EQ(runs["unfolded"][pass], 2 * 5);
     }
-    const cpu::amx::EmulateTiles emulate;
+    const test::EmulateTiles emulate;
     Runs tiles = check_shapes(cut_shapes(), types);
     for (const Pass pass : all_passes) EXPECT_EQ(tiles["amx"][pass] > 0, types.activations == DType::bf16);
   }
@@ -133,7 +134,7 @@ TEST_F(Conv2dCpu, PixelsUnderNoFilterMatchPlainLoops) {
 
 // Images of which a task copies some rows, and small ones of which it copies several.
 TEST_F(Conv2dCpu, TilesCutImagesAlikeForAnyThreadCount) {
-  const cpu::amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   for (const ConvShape& s : {shape(2, 40, 57, 128, 32, 3, 3, 1, 1), shape(1, 79, 60, 96, 64, 3, 3, 2, 1),
                              shape(2, 130, 131, 3, 64, 7, 7, 2, 3), uneven(shape(1, 45, 90, 64, 32, 5, 3, 2, 1), 21),
                              shape(13, 7, 7, 32, 96, 3, 3, 1, 1)})
@@ -244,7 +245,7 @@ TEST_F(Conv2dCpu, PairedTakesOnlyWhatFillsItsTiles) {
 }
 
 TEST_F(Conv2dCpu, TilesTakeThePlaceOfVectors) {
-  const cpu::amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   EXPECT_FALSE(takes(kernels::conv2d_stem_bf16, shape(16, 64, 64, 3, 64, 7, 7, 2, 3), Pass::forward));
   const ConvShape small = shape(32, 4, 4, 256, 256, 3, 3, 1, 1);
   for (const Pass pass : all_passes) {

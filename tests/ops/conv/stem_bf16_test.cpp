@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "core/cpu/amx.h"
 #include "ops/conv/conv2d_cpu.h"
-#include "ops/matmul/amx.h"
 #include "tests/ops/conv/plain_convolution.h"
 
 namespace hearth::test::stem_bf16_test {

@@ -7,8 +7,8 @@
 
 #include <set>
 
+#include "core/cpu/amx.h"
 #include "core/cpu/parallel.h"
-#include "ops/matmul/amx.h"
 #include "tests/ops/conv/plain_convolution.h"
 #include "tests/support/kept_threads.h"
 

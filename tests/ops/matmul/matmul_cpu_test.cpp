@@ -13,19 +13,20 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
+#include "core/cpu/amx.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "core/random.h"
 #include "ops/linear/linear.h"
-#include "ops/matmul/amx.h"
 #include "ops/matmul/matmul_amx.h"
 #include "ops/matmul/matmul_avx512_bf16.h"
 #include "ops/matmul/matmul_gemm.h"
 #include "ops/matmul/matmul_onednn.h"
 #include "ops/matmul/product.h"
 #include "ops/onednn/onednn.h"
+#include "tests/ops/emulate_tiles.h"
 
 namespace hearth::cpu::matmul_cpu_test {
 namespace {
@@ -93,7 +94,7 @@ struct Implementation {
 void PrintTo(const Implementation& of, std::ostream* out) { *out << of.name; }
 
 void by_emulated_tiles(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c) {
-  const amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   matmul_by_amx(problem, a, b, bias, c);
 }
 
@@ -280,7 +281,7 @@ double error_of(Implementation::Run run, const MatmulProblem& p, const std::vect
 }
 
 TEST(AmxMatmul, F32ProductsAreAsCloseAsThoseOfF32Loops) {
-  const amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   for (const std::int64_t k : {40, 500, 3000})
     for (const int spread : {0, 20}) {
       const MatmulProblem p{.m = 40, .n = 50, .k = k};
@@ -298,7 +299,7 @@ TEST(AmxMatmul, F32ProductsAreAsCloseAsThoseOfF32Loops) {
 }
 
 TEST(AmxMatmul, F32ValuesKeepTheirBitsDownToTheStatedBound) {
-  const amx::EmulateTiles emulate;
+  const test::EmulateTiles emulate;
   const auto times_one = [](float value) {
     const float one = 1.0f;
     float product = 0.0f;

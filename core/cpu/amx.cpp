@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/matmul/amx.h"
+#include "core/cpu/amx.h"
 
 #include <atomic>
 
 #include "core/cpu/isa.h"
-#include "ops/forget_choices.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -51,14 +50,7 @@ std::string unsupported() {
   return emulated() ? "" : tiles;
 }
 
-EmulateTiles::EmulateTiles() {
-  emulating.fetch_add(1);
-  forget_choices();
-}
-EmulateTiles::~EmulateTiles() {
-  emulating.fetch_sub(1);
-  forget_choices();
-}
+void emulate(bool begins) { emulating.fetch_add(begins ? 1 : -1); }
 bool emulated() { return emulating.load() > 0; }
 
 }  // namespace hearth::cpu::amx

@@ -25,14 +25,9 @@ std::string unsupported();
 /// Whether processor, build and HEARTH_ISA have AVX-512 with bf16: conversions and vector products.
 bool has_bf16_vectors();
 
-/// While one lives, products take EmulatedTiles in all threads, and unsupported() is empty. For tests.
-class EmulateTiles {
- public:
-  EmulateTiles();
-  ~EmulateTiles();
-  EmulateTiles(const EmulateTiles&) = delete;
-  EmulateTiles& operator=(const EmulateTiles&) = delete;
-};
+/// Products take EmulatedTiles in all threads, and unsupported() is empty, from emulate(true) to emulate(false). Pairs
+/// of these may be nested. For tests.
+void emulate(bool begins);
 bool emulated();
 
 // Of both: eight tiles of 16 rows of 64 bytes. multiply<c, a, b>() adds to the f32 tile c [16, 16] the product of the
