@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # hearth_units(NAME LIST [SIZE N]): replaces the C++ sources of the list by units, which include up to N sources each: of
-# one folder, or of several that have few. What headers cost is then paid once a unit: a build from nothing takes a third
-# of the time. The price: no two sources of a unit may give different things in anonymous namespaces one name.
+# one folder (an op's, with its cpu/ and cuda/), or of several that have few. What headers cost is then paid once a unit:
+# a build from nothing takes a third of the time. The price: no two sources of a unit may give different things in
+# anonymous namespaces one name.
 # Kernel sources, which are compiled for each ISA level, form units of their own. Those that include core/cpu/lanes.inc
 # or choose instructions stay alone, and so do sources with properties of their own, which have to be set before.
 # Measured on a Zen 3 core: a unit of 20 sources takes 0.3 of their time alone, one of 10 takes 0.4. A precompiled header
@@ -29,6 +30,7 @@ function(hearth_units name list)
     endif()
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
     get_filename_component(folder ${path} DIRECTORY)
+    string(REGEX REPLACE "^(ops/[a-z]+)/(cpu|cuda)$" "\\1" folder ${folder})
     string(MAKE_C_IDENTIFIER ${folder} key)
     if(kernel)
       string(APPEND key _kernels)

@@ -316,7 +316,7 @@ class Coverage:
         site = "cuda_*" if cuda else "cpu_*"
         found = set()
         for user in [name for name in self.users(place.file) if name.startswith("ops/")][:8]:
-            folder, name = user.split("/")[-2:]
+            folder, name = user.split("/")[1], user.split("/")[-1]
             stem = re.sub(r"_(cpu|mma|library|grad_cpu|sums_cpu)$", "", name.rpartition(".")[0])
             found |= self.suites("ops", stem) or self.suites("ops", folder) or {"Op.*/"}
         found = found or {"Op.*/"}

@@ -4,7 +4,7 @@
 
 #include "core/cuda/stream.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/attention_cudnn.h"
+#include "ops/attention/cuda/attention_cudnn.h"
 
 namespace hearth::kernels {
 

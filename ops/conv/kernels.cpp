@@ -7,7 +7,7 @@
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "core/shape.h"
-#include "ops/repeatable.h"
+#include "ops/dispatch/repeatable.h"
 
 namespace hearth {
 

@@ -7,8 +7,8 @@
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
 #include "ops/activation.h"
-#include "ops/candidates.h"
 #include "ops/conv/problem.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/norm/channel_moments.h"
 
 namespace hearth::kernels {

@@ -11,8 +11,8 @@
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 #include "core/memory/memory.h"
-#include "ops/plan_choice.h"
-#include "ops/plan_timing_cuda.h"
+#include "ops/dispatch/plan_choice.h"
+#include "ops/dispatch/plan_timing_cuda.h"
 
 #if __has_include(<cudnn.h>)
 

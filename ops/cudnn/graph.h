@@ -130,7 +130,7 @@ struct Plan {
   Probe info;
 };
 
-/// A problem whose plan is chosen by timing the engines (ops/plan_choice.h).
+/// A problem whose plan is chosen by timing the engines (ops/dispatch/plan_choice.h).
 struct TimedProblem {
   Device device;
   std::string text;  ///< what the choice is kept as

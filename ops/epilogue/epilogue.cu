@@ -7,14 +7,14 @@
 #include <bit>
 
 #include "core/cuda/elementwise.h"
+#include "ops/device/mma.h"
+#include "ops/device/multiprocessors.h"
+#include "ops/device/row_split.cuh"
+#include "ops/device/run_sums.cuh"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/functors.h"
 #include "ops/epilogue/gelu_rounded.h"
-#include "ops/mma.h"
-#include "ops/multiprocessors.h"
 #include "ops/pointwise/value_slope.h"
-#include "ops/row_split.cuh"
-#include "ops/run_sums.cuh"
 
 namespace hearth::kernels {
 namespace {

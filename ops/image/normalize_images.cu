@@ -3,8 +3,8 @@
 // of the pixels is read once (twice where images are mixed), each element written once; what pixel values become lies
 // in shared memory.
 #include "core/cuda/elementwise.h"
+#include "ops/device/row_split.cuh"
 #include "ops/image/padded_images.h"
-#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -14,7 +14,7 @@ namespace detail {
 
 /// Tensor cores read 8 channels at a time. Of fewer, zeros are added to images and filters: the sums stay the same.
 constexpr std::int64_t tensor_core_channels = 8;
-/// The kernels for first convolutions (ops/conv/stem.h) read 4, and others copy what they need.
+/// The kernels for first convolutions (ops/conv/cuda/stem.h) read 4, and others copy what they need.
 constexpr std::int64_t stem_channels = 4;
 
 /// How large, in channels, pixels should be for conv2d to read them without a copy: in f16 or bf16 on a CUDA device

@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "core/cuda/memory.h"
+#include "ops/device/mma.h"
+#include "ops/device/multiprocessors.h"
 #include "ops/loss/linear_cross_entropy.h"
-#include "ops/mma.h"
-#include "ops/multiprocessors.h"
 #include "ops/softmax/online_sum.cuh"
 
 namespace hearth::kernels {

@@ -22,7 +22,7 @@ namespace hearth::kernels {
 
 namespace {
 
-#include "ops/matmul/bf16_exp.inc"
+#include "ops/matmul/cpu/bf16_exp.inc"
 
 constexpr std::int64_t words = 32;  ///< values of a vector
 

@@ -3,9 +3,9 @@
 // acc_t, sums beyond 16 bytes' worth in f64. The gradient is one pass.
 #include <algorithm>
 
+#include "ops/device/row_split.cuh"
 #include "ops/loss/elementwise_data.h"
 #include "ops/loss/elementwise_visit.h"
-#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include "core/cpu/parallel.h"
 #include "core/profiler.h"
 #include "core/tf32.h"
-#include "ops/repeatable.h"
+#include "ops/dispatch/repeatable.h"
 
 namespace hearth {
 

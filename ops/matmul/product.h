@@ -6,7 +6,7 @@
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
 #include "ops/activation.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/matmul/problem.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/cuda/elementwise.h"
+#include "ops/device/row_split.cuh"
 #include "ops/pointwise/swiglu.h"
-#include "ops/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "ops/column_tile.cuh"
-#include "ops/row_split.cuh"
+#include "ops/device/column_tile.cuh"
+#include "ops/device/row_split.cuh"
 
 namespace hearth::kernels {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/mma.h"
-#include "ops/row_split.cuh"
+#include "ops/device/mma.h"
+#include "ops/device/row_split.cuh"
 
 namespace hearth::cuda {
 

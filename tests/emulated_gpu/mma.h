@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated twins of the instructions in ops/mma.h.
+// The emulated twins of the instructions in ops/device/mma.h.
 #pragma once
 
 #include "tests/emulated_gpu/engine.h"

@@ -5,7 +5,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/shape/view.h"
 #include "tests/ops/attention_reference.h"
 #include "tests/support/op_test.h"

@@ -10,7 +10,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "core/cpu/amx.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/operators.h"

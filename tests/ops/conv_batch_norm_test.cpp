@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/random.h"
-#include "ops/candidates.h"
 #include "ops/conv/conv2d_moments.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/norm/batch_norm_moments.h"
 #include "tests/ops/conv_case.h"
 #include "tests/support/op_test.h"

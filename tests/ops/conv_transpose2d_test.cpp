@@ -7,8 +7,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "core/profiler.h"
-#include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/onednn/onednn.h"
 #include "tests/support/op_test.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/cpu/amx.h"
-#include "ops/forget_choices.h"
+#include "ops/dispatch/forget_choices.h"
 
 namespace hearth::test {
 

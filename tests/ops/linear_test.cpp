@@ -6,7 +6,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/linear/mlp.h"
 #include "ops/ops.h"
 #include "tests/support/devices.h"

@@ -4,7 +4,7 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/profiler.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test::matmul_test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions of ops/mma.h against plain loops: products of small whole numbers are exact, whatever the
+// The instructions of ops/device/mma.h against plain loops: products of small whole numbers are exact, whatever the
 // order of the sums. The same on a real and on the emulated GPU.
-#include "ops/mma.h"
+#include "ops/device/mma.h"
 
 #include <gtest/gtest.h>
 

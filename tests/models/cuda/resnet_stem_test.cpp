@@ -9,7 +9,7 @@
 #include "autograd/op_observer.h"
 #include "autograd/record.h"
 #include "models/resnet.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/ops.h"
 #include "tests/models/cuda/step_cost.h"
 

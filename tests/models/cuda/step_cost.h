@@ -15,7 +15,7 @@
 #include "core/memory/memory.h"
 #include "core/random.h"
 #include "models/nn/nn.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 
 namespace hearth::models {
 

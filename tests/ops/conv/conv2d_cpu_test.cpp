@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every implementation of a convolution on the CPU, on all that it supports, against plain loops in double; and what
 // is chosen by itself.
-#include "ops/conv/conv2d_cpu.h"
+#include "ops/conv/cpu/conv2d_cpu.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "ops/conv/conv2d.h"
-#include "ops/matmul/matmul_onednn.h"
+#include "ops/matmul/cpu/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
 #include "ops/pointwise/operators.h"
 #include "tests/ops/conv/plain_convolution.h"

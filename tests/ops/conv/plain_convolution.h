@@ -12,9 +12,9 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "ops/conv/conv2d_cpu.h"
+#include "ops/conv/cpu/conv2d_cpu.h"
 #include "ops/conv/problem.h"
-#include "ops/matmul/matmul_onednn.h"
+#include "ops/matmul/cpu/matmul_onednn.h"
 
 namespace hearth::test::conv {
 

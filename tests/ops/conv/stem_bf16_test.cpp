@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/cpu/amx.h"
-#include "ops/conv/conv2d_cpu.h"
+#include "ops/conv/cpu/conv2d_cpu.h"
 #include "tests/ops/conv/plain_convolution.h"
 
 namespace hearth::test::stem_bf16_test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd's convolution against plain loops in double: shapes that its tiles do not fill, rounding, and where it is
 // taken. The tests of all implementations are in conv2d_cpu_test.cpp.
-#include "ops/conv/winograd.h"
+#include "ops/conv/cpu/winograd.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "core/memory/memory.h"
 #include "core/random.h"
 #include "ops/attention/attention.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/shape/view.h"
 #include "tests/support/op_test.h"
 

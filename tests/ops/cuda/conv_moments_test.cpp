@@ -7,8 +7,8 @@
 
 #include "core/cuda/counters.h"
 #include "core/random.h"
-#include "ops/candidates.h"
 #include "ops/conv/conv2d_moments.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/norm/batch_norm_moments.h"
 #include "tests/support/op_test.h"
 

@@ -17,8 +17,8 @@
 #include "core/cuda/stream.h"
 #include "core/error.h"
 #include "core/io/file.h"
-#include "ops/attention/attention_graph.h"
-#include "ops/conv/conv2d_cudnn.h"
+#include "ops/attention/cuda/attention_graph.h"
+#include "ops/conv/cuda/conv2d_cudnn.h"
 #include "tests/ops/cuda/cudnn_patterns.h"
 #include "tests/support/places.h"
 

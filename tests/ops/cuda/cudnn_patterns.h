@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "ops/attention/attention_cudnn.h"
-#include "ops/conv/conv2d_graph.h"
+#include "ops/attention/cuda/attention_cudnn.h"
+#include "ops/conv/cuda/conv2d_graph.h"
 
 #if __has_include(<cudnn.h>)
 

@@ -10,7 +10,7 @@
 #include "core/cuda/runtime.h"
 #include "core/random.h"
 #include "core/tensor.h"
-#include "ops/conv/conv2d_cudnn.h"
+#include "ops/conv/cuda/conv2d_cudnn.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::cudnn_repeats_test {

@@ -6,7 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
 #include "core/cuda/counters.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/linear/linear.h"
 #include "tests/support/op_test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of first convolutions: element by element against f64, where they are taken, and what they refuse.
-#include "ops/conv/stem.h"
+#include "ops/conv/cuda/stem.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/cuda/counters.h"
-#include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
-#include "ops/conv/conv2d_cpu.h"
+#include "ops/conv/cpu/conv2d_cpu.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/image/padded_images.h"
 #include "tests/ops/cuda/rounded_once.h"
 

@@ -14,7 +14,7 @@
 #include "core/random.h"
 #include "ops/attention/window_attention.h"
 #include "ops/attention/window_kernels.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/shape/view.h"
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"

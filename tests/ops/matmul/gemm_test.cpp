@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The own matrix product against plain loops: all transposes, edges, leading dimensions, thread counts.
-#include "ops/matmul/gemm.h"
+#include "ops/matmul/cpu/gemm.h"
 
 #include <gtest/gtest.h>
 

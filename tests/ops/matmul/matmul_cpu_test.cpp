@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on raw pointers, each implementation against plain loops in double, over odd shapes, types, layouts
 // and deterministic mode.
-#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/cpu/matmul_cpu.h"
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@
 #include "core/half.h"
 #include "core/random.h"
 #include "ops/linear/linear.h"
-#include "ops/matmul/matmul_amx.h"
-#include "ops/matmul/matmul_avx512_bf16.h"
-#include "ops/matmul/matmul_gemm.h"
-#include "ops/matmul/matmul_onednn.h"
+#include "ops/matmul/cpu/matmul_amx.h"
+#include "ops/matmul/cpu/matmul_avx512_bf16.h"
+#include "ops/matmul/cpu/matmul_gemm.h"
+#include "ops/matmul/cpu/matmul_onednn.h"
 #include "ops/matmul/product.h"
 #include "ops/onednn/onednn.h"
 #include "tests/ops/emulate_tiles.h"

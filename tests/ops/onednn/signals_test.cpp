@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/cpu/parallel.h"
-#include "ops/matmul/matmul_onednn.h"
+#include "ops/matmul/cpu/matmul_onednn.h"
 #include "ops/onednn/onednn.h"
 
 namespace hearth::cpu::signals_test {

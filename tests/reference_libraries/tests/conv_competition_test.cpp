@@ -8,11 +8,11 @@
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/cpu/parallel.h"
-#include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
 #include "ops/cublaslt/library.h"
 #include "ops/cudnn/library.h"
-#include "ops/plan_choice.h"
+#include "ops/dispatch/candidates.h"
+#include "ops/dispatch/plan_choice.h"
 #include "tests/reference_libraries/cublaslt/controls.h"
 // Both name the symbol alike; it is looked up in each library.
 #define hearth_runs_on_the_emulated_gpu hearth_reference_dnn_controls

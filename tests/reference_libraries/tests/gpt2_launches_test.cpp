@@ -9,8 +9,8 @@
 
 #include "core/cuda/counters.h"
 #include "core/io/file.h"
-#include "ops/attention/attention_cudnn.h"
-#include "ops/candidates.h"
+#include "ops/attention/cuda/attention_cudnn.h"
+#include "ops/dispatch/candidates.h"
 #include "tests/support/temp_dir.h"
 #include "train/session.h"
 #include "train/step/step.h"

@@ -11,7 +11,7 @@
 
 #include "core/cuda/counters.h"
 #include "core/io/file.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "tests/reference_libraries/tests/model_run.h"
 #include "tests/support/places.h"
 #include "train/session.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/cuda/counters.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "tests/support/error_message.h"
 #include "tests/train/precision_session.h"
 

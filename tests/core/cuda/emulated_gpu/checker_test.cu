@@ -12,7 +12,7 @@
 
 #include "core/cuda/error.h"
 #include "core/error.h"
-#include "ops/mma.h"
+#include "ops/device/mma.h"
 
 namespace {
 

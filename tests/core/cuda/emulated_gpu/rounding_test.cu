@@ -12,7 +12,7 @@
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 #include "core/tensor.h"
-#include "ops/mma.h"
+#include "ops/device/mma.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "core/memory/memory.h"
 #include "core/random.h"
 #include "ops/attention/attention.h"
-#include "ops/candidates.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/ops.h"
 #include "tests/emulated_gpu/engine.h"
 #include "tests/emulated_gpu/runtime.h"

@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 
 #include "ops/cublaslt/library.h"
-#include "ops/matmul/matmul_cublaslt.h"
+#include "ops/matmul/cuda/matmul_cublaslt.h"
 
 namespace hearth::test {
 namespace {

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "ops/attention/attention.h"
-#include "ops/candidates.h"
 #include "ops/conv/conv2d.h"
+#include "ops/dispatch/candidates.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 
 namespace hearth::test {

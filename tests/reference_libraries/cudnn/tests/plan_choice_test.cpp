@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of several engines a convolution gets, and what the file of choices has to do with it.
-#include "ops/plan_choice.h"
+#include "ops/dispatch/plan_choice.h"
 #include "core/cpu/parallel.h"
 #include "core/cuda/graph.h"
 #include "core/io/file.h"
 #include "ops/conv/conv2d.h"
-#include "ops/conv/conv2d_cudnn.h"
+#include "ops/conv/cuda/conv2d_cudnn.h"
 #include "tests/reference_libraries/cudnn/tests/reference.h"
 #include "tests/support/error_message.h"
 #include "tests/support/op_test.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "ops/conv/conv2d_cudnn.h"
+#include "ops/conv/cuda/conv2d_cudnn.h"
 
 namespace hearth::test {
 namespace {
