@@ -34,6 +34,7 @@
 #include "data/loader.h"
 #include "data/registry.h"
 #include "data/sample_dataset.h"
+#include "data/splits.h"
 #include "data/stages.h"
 #include "data/text/bleu.h"
 #include "data/text/error_rate.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "data/text/tokenizer.h"
 
 namespace hearth::data {

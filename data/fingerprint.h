@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "data/registry.h"
+#include "data/splits.h"
 
 namespace hearth::data {
 

@@ -9,7 +9,7 @@
 
 #include "core/io/json_text.h"
 #include "data/pack_writers.h"
-#include "data/registry.h"
+#include "data/splits.h"
 
 namespace hearth::data {
 

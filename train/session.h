@@ -11,7 +11,7 @@
 #include "autograd/parameters.h"
 #include "core/io/state.h"
 #include "core/switches.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "optim/ema.h"
 #include "optim/grad_scaler.h"
 #include "optim/registry.h"

@@ -76,6 +76,13 @@ ImageDatasetPointer cifar100_part(const std::string& path, const char* file, Cif
 
 }  // namespace
 
+void describe(Fields<Cifar100Data>& fields) {
+  describe_common(fields);
+  fields.text("path", &Cifar100Data::path, "Folder of train.bin and test.bin.").required();
+  fields.choice("labels", &Cifar100Data::labels, {{"fine", CifarLabels::fine}, {"coarse", CifarLabels::coarse}},
+                "100 classes, or 20 superclasses.");
+}
+
 ImageDatasetPointer cifar10_test(const std::string& path) {
   Records test;
   append_records(name_in(path, "test_batch.bin"), 1, 0, 10, test);

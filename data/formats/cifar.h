@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/registry.h"
+#include "data/options.h"
 
 namespace hearth::data {
 

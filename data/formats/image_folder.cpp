@@ -369,4 +369,76 @@ ImageSplits image_folder_splits(const std::string& root, const ImageFolderOption
   return splits;
 }
 
+void describe(Fields<ImageFolderData>& fields) {
+  describe_common(fields);
+  fields.text("path", &ImageFolderData::path, "Folder of class folders, or of train, val and test with class folders.")
+      .required();
+  fields.number(
+      "test_fraction", &ImageFolderData::test_fraction, {.min = 0, .below = 1},
+      "Share of each class held out for testing where there is no folder for that, nor for validation: each file "
+      "by its name.");
+  fields.choice(
+      "on_error", &ImageFolderData::on_error, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
+      "`skip` is bad_samples with the policy `skip` and no budget. Of links to nothing too: stop, or leave them "
+      "out with a warning.");
+  fields.choice("empty_classes", &ImageFolderData::empty_classes, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
+                "Class folders without images: stop, or count a warning.");
+  fields.integer("cache_mb", &ImageFolderData::cache_mb, {.min = 0, .max = 1 << 24},
+                 "Decoded images kept in memory, in MiB.");
+  fields.integer("decode_mb", &ImageFolderData::decode_mb, {.min = 1, .max = 4096},
+                 "Memory that decoding one image may take, in MiB, in each thread that decodes; one that needs more is "
+                 "broken.");
+  fields.integer("shrink_to", &ImageFolderData::shrink_to, {.min = 0, .max = 8192},
+                 "Images whose shorter side has more pixels are shrunk to it as soon as they are decoded, so that more "
+                 "of them fit in cache_mb and later epochs have less to do; at least the shorter side from which "
+                 "evaluation starts. 0 leaves them as they are.");
+  fields.rule([](const ImageFolderData& o) -> std::string {
+    const int least = evaluated_side(transform_options(o.augment, {}));
+    if (o.shrink_to == 0 || o.shrink_to >= least) return "";
+    const std::string crop = least == o.augment.image_size ? "" : join_text(" / eval_crop ", o.augment.eval_crop);
+    return join_text("shrink_to is ", o.shrink_to, ", and evaluation needs a shorter side of ", least,
+                     " pixels (augment.image_size ", o.augment.image_size, crop, "); give at least ", least,
+                     ", or 0 to shrink nothing, or a smaller augment.image_size");
+  });
+}
+
+namespace {
+
+/// `on_error` is the earlier way to say what `bad_samples` says.
+ImageFolderData with_one_policy(ImageFolderData options) {
+  if (options.bad_samples.policy == BadSamplePolicy::skip) options.on_error = OnFault::skip;
+  if (options.on_error == OnFault::skip && options.bad_samples.policy == BadSamplePolicy::fail)
+    options.bad_samples = {.policy = BadSamplePolicy::skip, .budget = std::nullopt};
+  return options;
+}
+
+ImageFolderOptions reading_of(const ImageFolderData& options) {
+  ImageFolderOptions folder = options;
+  folder.cache_bytes = options.cache_mb << 20;
+  folder.decode_bytes = options.decode_mb << 20;
+  return folder;
+}
+
+ImageSplits open_folder(const ImageFolderData& options) {
+  ImageSplits splits = image_folder_splits(options.path, reading_of(options));
+  if (!splits.test && !splits.valid && options.test_fraction > 0) {
+    HeldOut parts = hold_out(splits.train, options.test_fraction, options.split_seed, "test");
+    splits.train = parts.rest;
+    splits.test = parts.held_out;
+  }
+  return splits;
+}
+
+}  // namespace
+
+OpenedData open_image_folder(const ImageFolderData& given, Opening opening) {
+  const ImageFolderData options = with_one_policy(given);
+  return {opening == Opening::all ? open_folder(options) : Splits{}, options};
+}
+
+ImageFolderOptions folder_options(const Datasets::Component& data) {
+  const auto* const given = data.options<ImageFolderData>();
+  return given != nullptr ? reading_of(with_one_policy(*given)) : ImageFolderOptions{};
+}
+
 }  // namespace hearth::data

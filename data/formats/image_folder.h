@@ -35,6 +35,8 @@ struct ImageFolderData : DataOptions, ImageFolderOptions {
   std::int64_t decode_mb = default_decode_bytes >> 20;
 };
 HEARTH_API void describe(Fields<ImageFolderData>& fields);
+/// The set that a configuration names, split as it says.
+HEARTH_API OpenedData open_image_folder(const ImageFolderData& given, Opening opening);
 /// How a run reads image files: as its configuration says of an image_folder; the defaults for other data.
 HEARTH_API ImageFolderOptions folder_options(const Datasets::Component& data);
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;

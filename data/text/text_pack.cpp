@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "data/pack_folder.h"
+#include "data/text/text_data.h"
 #include "data/text/text_parts.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/text/text_data.h"
+#include "data/registry.h"
+#include "data/text/text_options.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokens.h"
 

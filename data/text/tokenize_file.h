@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/text/text_data.h"
+#include "data/text/text_options.h"
 #include "data/text/token_writer.h"
 
 namespace hearth::data {

@@ -10,7 +10,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/loader.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "data/transforms/resize.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"

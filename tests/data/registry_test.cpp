@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/registry.h"
+#include "data/splits.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "models/nn/nn.h"
 #include "models/registry.h"
 #include "ops/ops.h"

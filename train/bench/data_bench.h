@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/registry.h"
+#include "data/splits.h"
 #include "train/bench/bench.h"
 #include "train/config/run_config.h"
 #include "train/profile/input_use.h"

@@ -8,7 +8,7 @@
 #include "core/collective.h"
 #include "core/io/json_text.h"
 #include "core/io/state.h"
-#include "data/registry.h"
+#include "data/splits.h"
 
 namespace hearth::train {
 

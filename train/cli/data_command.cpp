@@ -10,7 +10,7 @@
 #include "data/formats/shards.h"
 #include "data/inspect.h"
 #include "data/pack_records.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "data/table/table.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"

@@ -10,7 +10,7 @@
 #include "core/collective.h"
 #include "core/io/json_text.h"
 #include "core/io/state.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "train/config/run_config.h"
 
 namespace hearth::train {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/config/config.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "train/task/task.h"
 
 namespace hearth::train {

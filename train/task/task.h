@@ -12,7 +12,7 @@
 
 #include "core/config/config.h"
 #include "core/io/json_text.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "models/nn/module.h"
 #include "models/registry.h"
 #include "train/model/loss.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/registry.h"
+#include "data/splits.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

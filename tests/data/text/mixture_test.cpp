@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/splits.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/splits.h"
 #include "data/text/text_data.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"

@@ -16,6 +16,8 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/tensor.h"
+#include "data/splits.h"
+#include "data/text/text_data.h"
 #include "data/text/text_parts.h"
 #include "tests/support/error_message.h"
 #include "tests/support/kept_threads.h"

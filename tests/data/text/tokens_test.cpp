@@ -10,6 +10,7 @@
 
 #include "core/io/checksum.h"
 #include "core/io/file.h"
+#include "data/splits.h"
 #include "data/text/text_data.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"

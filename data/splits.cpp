@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/splits.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "core/io/utf8.h"
+#include "data/batch_maker.h"
+#include "data/text/token_set.h"
+
+namespace hearth::data {
+
+std::vector<const Tokenizer*> DataSplits::tokenizers() const {
+  const TokenDataset* const sequences = train->tokens();
+  if (sequences == nullptr) return {};
+  std::vector<const Tokenizer*> found{&sequences->tokenizer()};
+  if (const PairDataset* const pairs = sequences->pairs(); pairs != nullptr && &pairs->source_tokenizer() != found[0])
+    found.push_back(&pairs->source_tokenizer());
+  return found;
+}
+
+std::int64_t DataSplits::rows_by_tokens() const {
+  return train->tokens() != nullptr ? train->tokens()->rows_by_tokens() : 0;
+}
+
+std::int64_t DataSplits::train_batches(std::int64_t batch_size) const {
+  if (train->tokens() == nullptr) return train->size() / batch_size;
+  const LoaderOptions how{.batch_size = batch_size, .shuffle = true, .drop_last = true};
+  return train->batches(train_transforms, how)->per_epoch();
+}
+
+namespace {
+
+DType image_type(DeviceType target) { return target == DeviceType::cuda ? DType::u8 : DType::f32; }
+
+}  // namespace
+
+Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target, const LoaderPart& part,
+                                std::int64_t first_batch) const {
+  return Loader(train, train_transforms,
+                {.batch_size = batch_size,
+                 .workers = options.workers,
+                 .prefetch = options.prefetch,
+                 .prefetch_seconds = 0.1,
+                 .shuffle = true,
+                 .drop_last = true,
+                 .seed = seed,
+                 .mixup_alpha = options.augment.mixup,
+                 .cutmix_alpha = options.augment.cutmix,
+                 .dtype = image_type(target),
+                 .part = part,
+                 .first_batch = first_batch,
+                 .quarantine = quarantine_of(train),
+                 .stuck_seconds = options.stuck_seconds,
+                 .stuck_limit_seconds = options.stuck_limit_seconds,
+                 .ignored = ignored});
+}
+
+Loader DataSplits::eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target,
+                               const LoaderPart& of_rank) const {
+  return Loader(part, eval_transforms,
+                {.batch_size = batch_size,
+                 .workers = options.workers,
+                 .prefetch = options.prefetch,
+                 .prefetch_seconds = 0.1,
+                 .dtype = image_type(target),
+                 .part = of_rank,
+                 .quarantine = quarantine_of(part),
+                 .stuck_seconds = options.stuck_seconds,
+                 .stuck_limit_seconds = options.stuck_limit_seconds,
+                 .ignored = ignored});
+}
+
+std::shared_ptr<Quarantine> DataSplits::quarantine_of(const DatasetPointer& part) const {
+  const DatasetPointer splits[] = {train, valid, test};
+  for (std::size_t i = 0; i < quarantines.size(); ++i)
+    if (part != nullptr && splits[i] == part) return quarantines[i];
+  return nullptr;
+}
+
+void DataSplits::make_quarantines() {
+  const std::pair<const char*, DatasetPointer> splits[] = {{"train", train}, {"valid", valid}, {"test", test}};
+  for (std::size_t i = 0; i < quarantines.size(); ++i) {
+    const auto& [name, split] = splits[i];
+    if (split == nullptr || split->size() == 0 || options.bad_samples.policy == BadSamplePolicy::fail) continue;
+    quarantines[i] = std::make_shared<Quarantine>(name, split->source(), split->size(),
+                                                  limit_of(options.bad_samples, split->size()));
+  }
+}
+
+namespace {
+
+/// Checkpoints keep the names of classes as JSON, which is UTF-8: another name would come back as a different one.
+void require_names_for_json(const Dataset& set) {
+  if (set.tokens() != nullptr && set.tokens()->labelled() == nullptr) return;
+  const std::vector<std::string>& names = set.class_names();
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const std::string& name = names[label];
+    const std::size_t at = utf8::find_fault(name);
+    HEARTH_CHECK(DataError, at == name.npos, set.source(), ": the name of class ", label, ", \"", name,
+                 "\", is not UTF-8 from byte ", at + 1, " on, and checkpoints could not keep it; rename it");
+  }
+}
+
+DataSplits split_and_transform(OpenedData opened) {
+  Splits& splits = opened.splits;
+  HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
+  require_names_for_json(*splits.train);
+  const ImageDataset* const images = splits.train->images();
+  if (images == nullptr) {
+    const bool is_split = splits.valid != nullptr || splits.train->tokens() != nullptr;
+    HEARTH_CHECK(ConfigError, is_split || opened.options.valid_fraction == 0,
+                 "/data/valid_fraction: only labelled images are split here; let the dataset give a valid split");
+    return {splits.train, splits.valid, splits.test, no_transforms(), no_transforms(), opened.options};
+  }
+  if (!splits.valid && opened.options.valid_fraction > 0) {
+    HeldOut parts = hold_out(std::static_pointer_cast<const ImageDataset>(splits.train), opened.options.valid_fraction,
+                             opened.options.split_seed, "valid");
+    splits.train = parts.rest;
+    splits.valid = parts.held_out;
+  }
+  ChannelStatistics normalize = opened.options.normalize;
+  if (normalize.mean.empty() || normalize.std.empty()) {
+    ChannelStatistics usual = splits.statistics;
+    if (usual.mean.empty())
+      usual = channel_statistics(*splits.train->images(), 10'000, opened.options.bad_samples.policy);
+    // A channel that never changes is left at its scale.
+    for (double& deviation : usual.std) deviation = deviation > 0 ? deviation : 1.0;
+    if (normalize.mean.empty()) normalize.mean = usual.mean;
+    if (normalize.std.empty()) normalize.std = usual.std;
+  }
+  opened.options.normalize = normalize;
+  const TransformOptions options = transform_options(opened.options.augment, normalize);
+  const ImageShape shape = images->image_shape();
+  return {splits.train,  splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
+          opened.options};
+}
+
+}  // namespace
+
+DataSplits make_data(const Json& node) { return make_data(datasets().parse(node)); }
+
+DataSplits make_data(const Datasets::Component& data) {
+  const CacheOptions wanted = data.make(Opening::options_only).options.cache;
+  const auto cache = wanted.is_used() ? std::make_shared<ReadCache>(wanted) : nullptr;
+  const CacheScope scope(cache);
+  DataSplits made = split_and_transform(data.make(Opening::all));
+  made.cache = cache;
+  made.make_quarantines();
+  return made;
+}
+
+}  // namespace hearth::data
