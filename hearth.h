@@ -42,6 +42,8 @@
 #include "data/text/mixture.h"
 #include "data/text/text_data.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizer_registry.h"
 #include "data/transforms/transforms.h"
 #include "dist/data_parallel.h"
 #include "dist/process_group.h"

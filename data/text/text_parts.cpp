@@ -9,6 +9,7 @@
 #include "data/order.h"
 #include "data/source.h"
 #include "data/text/tokenize_file.h"
+#include "data/text/tokenizer_files.h"
 
 namespace hearth::data::text_parts {
 

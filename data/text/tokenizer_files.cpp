@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading tokenizer.json, vocab.txt, vocab.json with merges.txt, and SentencePiece models. What a file asks for and
 // this library does not do is refused by name: ids that are nearly right are worse than none.
+#include "data/text/tokenizer_files.h"
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <optional>
 
 #include "core/error.h"
-#include "core/io/json_text.h"
 #include "data/source_bytes.h"
 #include "data/text/bpe.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/special.h"
-#include "data/text/tokenizer.h"
 #include "data/text/unicode.h"
 #include "data/text/word_level.h"
 #include "data/text/wordpiece.h"
@@ -393,6 +392,10 @@ TokenizerPointer read_tokenizer(const std::string& path, std::optional<bool> low
   if (name.extension() == ".model") return sentencepiece_tokenizer(read_source_text(file, tokenizer_limit), file);
   if (name.filename() == "vocab.json") return read_vocab_json(file);
   return parse_tokenizer(read_document(file), file);
+}
+
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+  write_file_synced(path, to_text(tokenizer.to_json(), 1) + "\n");
 }
 
 }  // namespace hearth::data

@@ -9,6 +9,7 @@
 #include "core/random.h"
 #include "data/image/encode.h"
 #include "data/text/labelled.h"
+#include "data/text/tokenizer_files.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

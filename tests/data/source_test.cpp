@@ -14,7 +14,7 @@
 #include "data/source_bytes.h"
 #include "data/splits.h"
 #include "data/text/text_data.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizer_files.h"
 #include "tests/support/error_message.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "data/text/labelled.h"
 #include "data/text/tokenize_file.h"
+#include "data/text/tokenizer_registry.h"
 #include "tests/support/temp_dir.h"
 
 namespace hearth::data::length_buckets_test {

@@ -11,6 +11,8 @@
 #include "data/libraries.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"
+#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizer_registry.h"
 #include "data/text/tokens.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"

@@ -19,6 +19,8 @@
 #include "data/splits.h"
 #include "data/text/text_data.h"
 #include "data/text/text_parts.h"
+#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizer_registry.h"
 #include "tests/support/error_message.h"
 #include "tests/support/kept_threads.h"
 #include "tests/support/places.h"

@@ -12,6 +12,8 @@
 #include "data/text/bpe.h"
 #include "data/text/pretokenize.h"
 #include "data/text/special.h"
+#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizer_registry.h"
 #include "data/text/unicode.h"
 #include "data/text/word_level.h"
 #include "data/text/wordpiece.h"
