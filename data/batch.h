@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -14,6 +15,9 @@ namespace hearth::data {
 
 /// Labels of positions that do not count: padding, and what is not to be guessed.
 constexpr std::int64_t ignored_label = -100;
+
+/// The named tensors of a sample, on the host.
+using TensorSample = std::vector<std::pair<std::string, Tensor>>;
 
 /// Names of the library's own batches:
 ///

@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "data/loader.h"
-#include "data/sample_dataset.h"
+#include "data/batch.h"
+#include "data/image/image.h"
+#include "data/loader_options.h"
+#include "data/stages.h"
 
 namespace hearth::data {
 

@@ -29,7 +29,6 @@
 #include "data/sample_runs.h"
 #include "data/signal.h"
 #include "data/stuck_watch.h"
-#include "data/text/token_set.h"
 
 namespace hearth::data {
 namespace {

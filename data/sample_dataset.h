@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -18,9 +17,6 @@
 #include "data/dataset.h"
 
 namespace hearth::data {
-
-/// The named tensors of a sample, on the host.
-using TensorSample = std::vector<std::pair<std::string, Tensor>>;
 
 class HEARTH_API SampleDataset : public Dataset {
  public:
