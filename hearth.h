@@ -26,6 +26,7 @@
 #include "core/warning.h"
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "data/file_opener.h"
 #include "data/formats/cifar.h"
 #include "data/formats/digits.h"
 #include "data/formats/idx.h"

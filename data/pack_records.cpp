@@ -14,6 +14,7 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/image/encode.h"
+#include "data/little_endian.h"
 #include "data/pack_folder.h"
 #include "data/pack_writers.h"
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text_stream.h"
+#include "data/file_opener.h"
 #include "data/formats/example.h"
 #include "data/formats/record_file.h"
 #include "data/formats/records.h"
@@ -13,6 +14,7 @@
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
 #include "data/image/encode.h"
+#include "data/little_endian.h"
 
 namespace hearth::data {
 namespace {

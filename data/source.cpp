@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "data/read_cache.h"
 
 namespace hearth::data {
 namespace {
@@ -130,13 +129,5 @@ std::vector<SourceEntry> list_source(const std::string& folder) {
 }
 
 std::optional<SourceEntry> find_source(const std::string& name) { return sources().of(name).find(name); }
-
-FileOpener::FileOpener() : cache_(CacheScope::current()) {}
-
-SourceFilePointer FileOpener::open(const std::string& name) const {
-  return cache_ ? cache_->open(name) : sources().of(name).open(name);
-}
-
-SourceFilePointer open_source(const std::string& name) { return FileOpener().open(name); }
 
 }  // namespace hearth::data

@@ -87,21 +87,4 @@ HEARTH_API std::vector<SourceEntry> list_source(const std::string& folder);
 /// What is there under the name, or nothing. FileError for an unknown scheme.
 HEARTH_API std::optional<SourceEntry> find_source(const std::string& name);
 
-class ReadCache;
-
-/// Opens the files of one dataset: by their sources, and through the cache that was in force (CacheScope) when this was
-/// made.
-class HEARTH_API FileOpener {
- public:
-  FileOpener();
-  /// FileError if the file cannot be opened.
-  SourceFilePointer open(const std::string& name) const;
-
- private:
-  std::shared_ptr<ReadCache> cache_;
-};
-
-/// Opens one file as a FileOpener made here would.
-HEARTH_API SourceFilePointer open_source(const std::string& name);
-
 }  // namespace hearth::data

@@ -6,6 +6,7 @@
 
 #include "core/build.h"
 #include "core/error.h"
+#include "data/file_opener.h"
 
 #if HEARTH_HAS_ZLIB
 #include <zlib.h>

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/file.h"
+#include "data/file_opener.h"
 #include "data/formats/folder_layout.h"
 #include "data/source_bytes.h"
 

@@ -12,6 +12,8 @@
 #include "core/io/checksum.h"
 #include "core/io/descriptor.h"
 #include "core/io/file.h"
+#include "data/file_opener.h"
+#include "data/little_endian.h"
 
 namespace hearth::data {
 namespace {

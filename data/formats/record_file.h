@@ -77,22 +77,4 @@ class HEARTH_API RecordFile {
   std::vector<std::uint64_t> offsets_;  // one more than records: the end
 };
 
-/// The bytes of numbers as files of records have them.
-template <class Range>
-std::vector<std::byte> little_endian(const Range& values) {
-  std::vector<std::byte> bytes;
-  for (const auto value : values)
-    for (std::size_t i = 0; i < sizeof(value); ++i)
-      bytes.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i)));
-  return bytes;
-}
-
-/// The value whose bytes begin at `at`.
-template <class T>
-T from_little_endian(std::span<const std::byte> bytes, std::size_t at) {
-  std::uint64_t value = 0;
-  for (std::size_t i = sizeof(T); i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
-  return static_cast<T>(value);
-}
-
 }  // namespace hearth::data

@@ -7,6 +7,7 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/file_opener.h"
 #include "data/formats/shards.h"
 #include "data/source_bytes.h"
 

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/class_names.h"
+#include "data/file_opener.h"
 #include "data/order.h"
 #include "data/prepare.h"
 

@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/file.h"
-#include "data/formats/record_file.h"
+#include "data/little_endian.h"
 
 namespace hearth::data {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"
+#include "data/file_opener.h"
 #include "data/source.h"
 #include "data/source_bytes.h"
 #include "data/text/unicode.h"

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/checked_blocks.h"
+#include "data/file_opener.h"
 #include "data/source_bytes.h"
 #include "data/text/token_writer.h"
 #include "data/text/unicode.h"

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "data/file_opener.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

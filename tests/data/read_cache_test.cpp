@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/file_opener.h"
 #include "tests/support/error_message.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"

@@ -15,6 +15,7 @@
 #include "data/fingerprint.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/record_file.h"
+#include "data/little_endian.h"
 #include "data/pack_records.h"
 #include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/file_opener.h"
 #include "data/formats/example.h"
 #include "data/formats/record_file.h"
 #include "data/formats/tar.h"

@@ -11,6 +11,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "core/io/file.h"
+#include "data/file_opener.h"
 #include "data/formats/records.h"
 #include "data/pack_records.h"
 #include "tests/data/damaged_file.h"

@@ -8,6 +8,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/described.h"
+#include "data/file_opener.h"
 #include "data/formats/cifar.h"
 #include "data/formats/idx.h"
 #include "data/image/image.h"
