@@ -32,6 +32,7 @@
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/synthetic.h"
+#include "data/image/decode.h"
 #include "data/loader.h"
 #include "data/registry.h"
 #include "data/sample_dataset.h"

@@ -16,6 +16,7 @@
 
 #include "data/batch.h"
 #include "data/image/image.h"
+#include "data/image/sizing.h"
 #include "data/loader_options.h"
 #include "data/stages.h"
 

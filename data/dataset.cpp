@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "data/image/decode.h"
 #include "data/order.h"
 #include "data/stages.h"
 #include "data/transforms/resize.h"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/image/image.h"
+#include "data/image/sizing.h"
 
 namespace hearth {
 class Sha256;

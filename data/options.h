@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "data/quarantine.h"
 #include "data/read_cache.h"
-#include "data/transforms/transforms.h"
+#include "data/transforms/transform_options.h"
 
 namespace hearth::data {
 

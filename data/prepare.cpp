@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "data/formats/image_folder.h"
+#include "data/image/decode.h"
 #include "data/image/image.h"
 #include "data/transforms/resize.h"
 

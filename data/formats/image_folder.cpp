@@ -19,6 +19,7 @@
 #include "data/file_opener.h"
 #include "data/formats/folder_layout.h"
 #include "data/source_bytes.h"
+#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image/decode.h"
 #include "data/registry.h"
 
 namespace hearth::data {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/formats/record_file.h"
+#include "data/image/decode.h"
 #include "data/little_endian.h"
 #include "data/prepare.h"
 #include "data/source_bytes.h"

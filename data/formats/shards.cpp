@@ -16,6 +16,7 @@
 #include "core/io/checksum.h"
 #include "data/class_names.h"
 #include "data/file_opener.h"
+#include "data/image/decode.h"
 #include "data/order.h"
 #include "data/prepare.h"
 

@@ -4,6 +4,7 @@
 #include "data/formats/example.h"
 #include "data/formats/shards.h"
 #include "data/formats/tfrecord.h"
+#include "data/image/decode.h"
 
 namespace hearth::data {
 namespace {

@@ -9,6 +9,7 @@
 #include "core/io/printable.h"
 #include "data/formats/shards.h"
 #include "data/formats/tar.h"
+#include "data/image/decode.h"
 
 namespace hearth::data {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images as files for packing; encode_png() is beside the decoders (data/image/image.h).
+// Images as files for packing; encode_png() is in data/image/image.h.
 #pragma once
 
 #include <cstdint>

@@ -50,6 +50,9 @@ void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image);
 void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image);
 void decode_bmp(const EncodedImage& file, const Wanted& wanted, Image& image);
 
+/// ShapeError unless the box is a part of an image of this size, and the window one of the result, and none is empty.
+void require_inside(const Sizing& sizing, int height, int width);
+
 /// Leaves this part of an image, where it lies.
 void keep_box(Image& image, const Box& box);
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "data/batch_maker.h"
+#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 namespace {

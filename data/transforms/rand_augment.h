@@ -7,7 +7,7 @@
 
 #include "core/random.h"
 #include "data/image/image.h"
-#include "data/transforms/transforms.h"
+#include "data/transforms/transform_options.h"
 
 namespace hearth::data {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/image/image.h"
+#include "data/image/sizing.h"
 
 namespace hearth::data {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/image/decode.h"
 #include "data/transforms/rand_augment.h"
 #include "data/transforms/resize.h"
 #include "data/transforms/scale_pixels.h"

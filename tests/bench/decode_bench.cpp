@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "data/formats/image_folder.h"
+#include "data/image/decode.h"
 #include "data/loader.h"
 #include "data/order.h"
 

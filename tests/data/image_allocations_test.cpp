@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/build.h"
+#include "data/image/decode.h"
 #include "data/libraries.h"
 #include "data/order.h"
 #include "data/source_bytes.h"

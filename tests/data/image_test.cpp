@@ -10,6 +10,7 @@
 
 #include "core/build.h"
 #include "core/error.h"
+#include "data/image/decode.h"
 #include "data/image/exif.h"
 #include "data/libraries.h"
 #include "data/source_bytes.h"

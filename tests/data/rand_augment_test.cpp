@@ -12,6 +12,7 @@
 
 #include "core/build.h"
 #include "core/error.h"
+#include "data/image/decode.h"
 #include "data/transforms/resize.h"
 #include "data/transforms/transforms.h"
 #include "tests/support/error_message.h"

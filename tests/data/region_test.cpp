@@ -9,6 +9,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "data/image/decode.h"
 #include "data/image/image.h"
 #include "data/libraries.h"
 #include "data/source_bytes.h"

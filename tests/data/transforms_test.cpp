@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "data/image/decode.h"
 #include "data/order.h"
 #include "data/transforms/resize.h"
 #include "tests/data/plain_images.h"

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "data/image/decode.h"
 #include "data/image/image.h"
 #include "data/source_bytes.h"
 #include "tests/support/places.h"

@@ -14,6 +14,7 @@
 #include "core/io/file.h"
 #include "core/random.h"
 #include "data/formats/digits.h"
+#include "data/image/decode.h"
 #include "data/image/encode.h"
 #include "data/image/image.h"
 #include "models/nn/nn.h"

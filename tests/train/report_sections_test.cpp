@@ -5,6 +5,7 @@
 
 #include <regex>
 
+#include "data/image/decode.h"
 #include "tests/support/error_message.h"
 #include "train/model/metrics.h"
 

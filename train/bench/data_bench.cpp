@@ -12,6 +12,7 @@
 
 #include "core/cpu/cores.h"
 #include "core/text_stream.h"
+#include "data/image/decode.h"
 #include "train/bench/disk_speed.h"
 
 namespace hearth::train {
