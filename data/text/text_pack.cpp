@@ -122,7 +122,7 @@ std::vector<PackedFile> pack_parts(const T& options, const std::string& folder) 
   std::vector<PackedFile> files;
   const auto write = [&](const TokensPointer& tokens, const std::string& name) {
     if (!tokens) return;
-    tokens->write(path_in(folder, name));
+    write_tokens(*tokens, path_in(folder, name));
     files.push_back(
         {path_in(folder, name), tokens->size(), tokens->sequences(), tokens->meaning().characters, tokens->width()});
   };

@@ -10,13 +10,12 @@
 #include "data/checked_blocks.h"
 #include "data/file_opener.h"
 #include "data/source_bytes.h"
-#include "data/text/token_writer.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t header_size = Tokens::header_bytes, digest_size = 64;
+constexpr std::size_t header_size = Tokens::header_bytes, digest_size = Tokens::digest_bytes;
 constexpr std::string_view magic = "HRTHTOK2", earlier_magic = "HRTHTOK1";
 enum Place : std::size_t {
   at_width = 8,
@@ -176,20 +175,6 @@ std::vector<std::byte> Tokens::header_of(const Meaning& meaning, std::uint64_t i
   std::memcpy(header.data() + at_digest, meaning.digest.data(), digest_size);
   put(header, at_header_checksum, header_checksum(header));
   return {header.begin(), header.end()};
-}
-
-void Tokens::write(const std::string& path) const {
-  HEARTH_CHECK(UsageError, meaning_.digest.size() == digest_size, path, ": tokens without a tokenizer's digest");
-  TokenWriter writer(path, meaning_.vocabulary, meaning_.digest);
-  writer.add_characters(meaning_.characters);
-  std::vector<std::int32_t> ids;
-  for (std::int64_t sequence = 0; sequence < sequences(); ++sequence) {
-    ids.resize(static_cast<std::size_t>(length(sequence)));
-    copy(begin(sequence), length(sequence), ids.data());
-    writer.append(ids);
-    writer.end_sequence();
-  }
-  writer.finish();
 }
 
 void Tokens::verify() const {

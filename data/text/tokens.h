@@ -36,8 +36,6 @@ class HEARTH_API Tokens {
   /// damaged header. The ids themselves are compared with their checksums when copy() first reads them, and by
   /// verify(); a file of an earlier version, which has one checksum for all, is read whole here.
   static std::shared_ptr<const Tokens> open(const std::string& path);
-  /// Writes a token file whole or not at all. FileError.
-  void write(const std::string& path) const;
   /// DataError, naming the file, if a checksum is wrong or an id lies outside the vocabulary.
   void verify() const;
 
@@ -59,7 +57,7 @@ class HEARTH_API Tokens {
   int width() const { return width_for(meaning_.vocabulary); }
   static int width_for(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
 
-  static constexpr std::size_t header_bytes = 128;
+  static constexpr std::size_t header_bytes = 128, digest_bytes = 64;
   /// The header of a file; `checksum` is that of the checksums at its end.
   static std::vector<std::byte> header_of(const Meaning& meaning, std::uint64_t ids, std::uint64_t sequences,
                                           std::uint32_t checksum);

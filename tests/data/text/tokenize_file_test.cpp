@@ -68,14 +68,14 @@ TEST(TokenizeFileTest, PiecesGiveTheIdsOfTheWhole) {
         const std::vector<std::string> files{read_corpus(path)};
         const std::string whole = folder / "whole.tokens", pieces = folder / "pieces.tokens";
         const auto sequences = text_parts::documents_of(files, documents);
-        tokenize(*tokenizer, sequences, path, documents, SIZE_MAX)->write(whole);
+        write_tokens(*tokenize(*tokenizer, sequences, path, documents, SIZE_MAX), whole);
         for (const std::size_t block : {300u, 1000u, 4096u, 1u << 20}) {
           SCOPED_TRACE(testing::Message() << path << " " << node << " " << static_cast<int>(documents) << " " << block);
           TokenWriter writer(pieces, tokenizer->size(), tokenizer->digest());
           tokenize_file(*tokenizer, path, documents, writer, block);
           writer.finish();
           EXPECT_EQ(bytes_of_file(pieces), bytes_of_file(whole));
-          tokenize(*tokenizer, sequences, path, documents, block)->write(pieces);
+          write_tokens(*tokenize(*tokenizer, sequences, path, documents, block), pieces);
           EXPECT_EQ(bytes_of_file(pieces), bytes_of_file(whole)) << "in memory";
         }
       }

@@ -12,6 +12,7 @@
 #include "core/io/file.h"
 #include "data/splits.h"
 #include "data/text/text_data.h"
+#include "data/text/token_writer.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
@@ -36,7 +37,7 @@ TEST(TokensTest, DamagedFilesAreRefused) {
   const TempDir folder;
   const std::string path = folder / "t.tokens";
   const Tokens tokens({1, 2, 70000, 4}, {3, 4}, {70001, 9, std::string(64, 'a')}, "made");
-  tokens.write(path);
+  write_tokens(tokens, path);
   const TokensPointer read = Tokens::open(path);
   EXPECT_EQ(read->size(), 4);
   EXPECT_EQ(read->sequences(), 2);
@@ -68,7 +69,7 @@ TEST(TokensTest, DamagedFilesAreRefused) {
 TEST(TokensTest, FilesOfTheEarlierVersionAreRead) {
   const TempDir folder;
   const std::string path = folder / "t.tokens";
-  Tokens({1, 2, 70000, 4}, {3, 4}, {70001, 9, std::string(64, 'a')}, "made").write(path);
+  write_tokens(Tokens({1, 2, 70000, 4}, {3, 4}, {70001, 9, std::string(64, 'a')}, "made"), path);
   std::vector<std::byte> file = read_file(path);
   file.resize(128 + 16 + 16);  // ids and ends
   file[7] = std::byte{'1'};
