@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 
 namespace hearth::data {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/io/checksum.h"
+#include "data/images/image_dataset.h"
 #include "data/text/labelled.h"
 
 namespace hearth::data {

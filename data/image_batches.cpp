@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "data/batch_maker.h"
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 #include "data/order.h"
 #include "data/transforms/resize.h"
 #include "data/transforms/transforms.h"

@@ -10,7 +10,7 @@
 #include "core/io/checksum.h"
 #include "core/io/printable.h"
 #include "core/text_stream.h"
-#include "data/transforms/transforms.h"
+#include "data/images/channel_statistics.h"
 
 namespace hearth::data {
 namespace {

@@ -272,7 +272,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   /// "worker 1 has been at sample 17 (cat/10.png) of epoch 0, batch 3, for 60 s: decode".
   std::string stuck_text(std::size_t worker, const StageClock::Activity& at) const {
     std::string name;
-    if (at.sample != StageClock::none && dataset->images() != nullptr) name = dataset->images()->sample_name(at.sample);
+    if (at.sample != StageClock::none) name = dataset->sample_name(at.sample);
     return join_text("worker ", worker, " has been at ",
                      at.sample != StageClock::none ? join_text("sample ", at.sample) : std::string("no sample"),
                      name.empty() ? "" : " (" + name + ")", " of epoch ", at.batch / per_epoch, ", batch ",

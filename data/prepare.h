@@ -8,7 +8,7 @@
 
 #include "core/io/json_text.h"
 #include "core/tensor.h"
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

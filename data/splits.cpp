@@ -6,6 +6,8 @@
 #include "core/error.h"
 #include "core/io/utf8.h"
 #include "data/batch_maker.h"
+#include "data/images/channel_statistics.h"
+#include "data/images/hold_out.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {

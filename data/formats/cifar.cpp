@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "data/images/memory_images.h"
 #include "data/source_bytes.h"
 
 namespace hearth::data {
@@ -60,8 +61,8 @@ std::vector<std::string> names_in(const std::string& path, std::size_t count) {
 }
 
 ImageDatasetPointer in_memory(const std::string& path, Records records, const std::vector<std::string>& names) {
-  return std::make_shared<MemoryDataset>(path, ImageShape{static_cast<int>(side), static_cast<int>(side), 3},
-                                         std::move(records.pixels), std::move(records.labels), names);
+  return std::make_shared<MemoryImages>(path, ImageShape{static_cast<int>(side), static_cast<int>(side), 3},
+                                        std::move(records.pixels), std::move(records.labels), names);
 }
 
 ImageDatasetPointer cifar100_part(const std::string& path, const char* file, CifarLabels labels) {

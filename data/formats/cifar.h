@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "data/images/image_dataset.h"
 #include "data/options.h"
 
 namespace hearth::data {

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "data/images/hold_out.h"
+#include "data/images/memory_images.h"
 #include "data/source_bytes.h"
 
 // Written by the build from data/digits/digits.csv.gz.
@@ -39,8 +41,8 @@ ImageDatasetPointer parse_digits() {
     at = next < end ? next + 1 : end;
   }
   HEARTH_CHECK(InternalError, field == 0, name, ": incomplete last row");
-  return std::make_shared<MemoryDataset>(name, ImageShape{8, 8, 1}, std::move(pixels), std::move(labels),
-                                         numbered_classes(10));
+  return std::make_shared<MemoryImages>(name, ImageShape{8, 8, 1}, std::move(pixels), std::move(labels),
+                                        numbered_classes(10));
 }
 
 }  // namespace
@@ -63,8 +65,8 @@ ImageSplits digits(const DigitsOptions& options) {
   std::vector<std::int64_t> test(static_cast<std::size_t>(options.test_size));
   std::iota(train.begin(), train.end(), std::int64_t{0});
   std::iota(test.begin(), test.end(), static_cast<std::int64_t>(train.size()));
-  return {std::make_shared<Subset>(whole, std::move(train)), nullptr, std::make_shared<Subset>(whole, std::move(test)),
-          statistics};
+  return {std::make_shared<ImageSubset>(whole, std::move(train)), nullptr,
+          std::make_shared<ImageSubset>(whole, std::move(test)), statistics};
 }
 
 }  // namespace hearth::data

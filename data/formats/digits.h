@@ -3,7 +3,7 @@
 // Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998 (CC BY 4.0).
 #pragma once
 
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 
 namespace hearth::data {
 

@@ -6,6 +6,7 @@
 #include <iomanip>
 
 #include "core/error.h"
+#include "data/images/memory_images.h"
 #include "data/source_bytes.h"
 
 namespace hearth::data {
@@ -103,9 +104,9 @@ ImageDatasetPointer idx(const std::string& images_path, const std::string& label
   }
   const ImageShape shape{static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]),
                          images.extents.size() == 4 ? static_cast<int>(images.extents[3]) : 1};
-  return std::make_shared<MemoryDataset>(images_path, shape, std::move(images.values),
-                                         std::vector<std::int32_t>(labels.values.begin(), labels.values.end()),
-                                         std::move(class_names));
+  return std::make_shared<MemoryImages>(images_path, shape, std::move(images.values),
+                                        std::vector<std::int32_t>(labels.values.begin(), labels.values.end()),
+                                        std::move(class_names));
 }
 
 ImageDatasetPointer idx_test(const std::string& path, std::vector<std::string> class_names) {

@@ -3,7 +3,7 @@
 // plain or gzip. Source: LeCun et al., the MNIST database.
 #pragma once
 
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 
 namespace hearth::data {
 

@@ -18,6 +18,7 @@
 #include "core/io/file.h"
 #include "data/file_opener.h"
 #include "data/formats/folder_layout.h"
+#include "data/images/hold_out.h"
 #include "data/source_bytes.h"
 #include "data/transforms/transforms.h"
 

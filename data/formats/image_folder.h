@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
 #include "data/image/decode.h"
+#include "data/images/image_dataset.h"
 #include "data/registry.h"
 
 namespace hearth::data {

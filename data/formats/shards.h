@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 #include "data/source.h"
 
 namespace hearth::data {

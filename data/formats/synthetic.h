@@ -2,7 +2,7 @@
 // Images made from numbers: for benchmarks of any size and for tests that need something learnable without files.
 #pragma once
 
-#include "data/dataset.h"
+#include "data/images/image_dataset.h"
 
 namespace hearth::data {
 

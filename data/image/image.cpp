@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/image/image.h"
 
+#include <ostream>
+
 #include "core/error.h"
 
 namespace hearth::data {
@@ -15,6 +17,10 @@ void Image::reshape(int new_height, int new_width, int new_channels) {
   width = new_width;
   channels = new_channels;
   pixels.resize(static_cast<std::size_t>(new_height) * row_bytes());
+}
+
+std::ostream& operator<<(std::ostream& out, const ImageShape& shape) {
+  return out << shape.height << " x " << shape.width << " x " << shape.channels;
 }
 
 }  // namespace hearth::data

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ struct HEARTH_API Image {
   const std::uint8_t* row(int y) const { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
   bool operator==(const Image&) const = default;
 };
+
+/// What every image of a set has in common; 0 where images differ.
+struct ImageShape {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  bool operator==(const ImageShape&) const = default;
+};
+/// "28 x 28 x 1".
+HEARTH_API std::ostream& operator<<(std::ostream& out, const ImageShape& shape);
 
 /// Most pixels of an image; a file that claims more is refused before memory is allocated.
 inline constexpr std::int64_t max_image_pixels = 100'000'000;

@@ -11,9 +11,7 @@
 
 #include "core/dtype.h"
 #include "core/random.h"
-#include "data/dataset.h"
 #include "data/image/image.h"
-#include "data/quarantine.h"
 #include "data/transforms/transform_options.h"
 
 namespace hearth {
@@ -108,21 +106,6 @@ class HEARTH_API Transforms {
 
 /// For datasets whose samples are no images.
 HEARTH_API const Transforms& no_transforms();
-
-/// Counts of every pixel value of each channel: sums that are exact, whatever the order.
-class HEARTH_API PixelHistogram {
- public:
-  void add(const Image& image);
-  /// Of everything added.
-  ChannelStatistics statistics() const;
-
- private:
-  std::vector<std::uint64_t> counts_;  // [channel][256]
-};
-
-/// Measured over `most` samples at equal distances, from the first on; over all where there are no more.
-HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most,
-                                                BadSamplePolicy policy = BadSamplePolicy::fail);
 
 /// How a batch is mixed: within the box, sample i becomes share x_i + (1 - share) x_(n-1-i); outside of it, it stays.
 struct PairMix {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/images/image_dataset.h"
 #include "data/loader.h"
 #include "data/quarantine.h"
 #include "data/sample_dataset.h"

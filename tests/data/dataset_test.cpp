@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples set aside by their names.
-#include "data/dataset.h"
+#include "data/images/hold_out.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 
 #include "core/build.h"
 #include "core/error.h"
+#include "data/images/hold_out.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::data::digits_test {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "data/images/memory_images.h"
 #include "data/source_bytes.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
@@ -106,10 +107,10 @@ TEST_F(IdxTest, ImagesLargerThanThereAreAny) {
   const std::string message = failure(idx_file({2, 1, 1, 65}, Bytes(130)), idx_file({2}, {1, 0}));
   EXPECT_TRUE(message.starts_with(images + ": images of 1 x 1 x 65; at most")) << message;
   EXPECT_TRUE(contains(error_message<DataError>([] {
-                         MemoryDataset("own", {20'000, 20'000, 1}, {}, {}, {"a"});
+                         MemoryImages("own", {20'000, 20'000, 1}, {}, {}, {"a"});
                        }),
                        "own: images of 20000 x 20000 x 1; at most 100000000 pixels"));
-  EXPECT_NO_THROW(MemoryDataset("own", {10'000, 10'000, 64}, {}, {}, {"a"}));
+  EXPECT_NO_THROW(MemoryImages("own", {10'000, 10'000, 64}, {}, {}, {"a"}));
 }
 
 TEST(FashionMnistTest, AbsenceNamesThePackageAndTheFiles) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "data/images/image_dataset.h"
 #include "data/order.h"
 #include "tests/support/error_message.h"
 

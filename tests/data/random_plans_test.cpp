@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/io/state.h"
 #include "core/random.h"
+#include "data/images/image_dataset.h"
 #include "data/loader.h"
 #include "data/quarantine.h"
 #include "tests/support/temp_dir.h"

@@ -12,6 +12,8 @@
 #include "data/formats/digits.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/synthetic.h"
+#include "data/images/channel_statistics.h"
+#include "data/images/memory_images.h"
 #include "data/inspect.h"
 #include "data/prepare.h"
 #include "tests/support/error_message.h"
@@ -211,8 +213,8 @@ TEST(DataRegistryTest, NamesThatNoCheckpointCouldKeepAreRefused) {
       "named_tints",
       [](const TintsOptions&) -> Splits {
         return {
-            std::make_shared<MemoryDataset>("tints", ImageShape{1, 1, 1}, std::vector<std::uint8_t>(2),
-                                            std::vector<std::int32_t>{0, 1}, std::vector<std::string>{"light", "\xff"}),
+            std::make_shared<MemoryImages>("tints", ImageShape{1, 1, 1}, std::vector<std::uint8_t>(2),
+                                           std::vector<std::int32_t>{0, 1}, std::vector<std::string>{"light", "\xff"}),
             nullptr, nullptr};
       },
       "A name of one byte.");
@@ -277,8 +279,8 @@ TEST(DataRegistryTest, ProgramsAddTheirOwn) {
       "tints",
       [](const TintsOptions& options) -> Splits {
         std::vector<std::uint8_t> pixels(8 * 4, static_cast<std::uint8_t>(options.level));
-        return {std::make_shared<MemoryDataset>("tints", ImageShape{2, 2, 1}, pixels,
-                                                std::vector<std::int32_t>{0, 1, 0, 1, 0, 1, 0, 1}, numbered_classes(2)),
+        return {std::make_shared<MemoryImages>("tints", ImageShape{2, 2, 1}, pixels,
+                                               std::vector<std::int32_t>{0, 1, 0, 1, 0, 1, 0, 1}, numbered_classes(2)),
                 nullptr, nullptr};
       },
       "Squares of one grey level.");

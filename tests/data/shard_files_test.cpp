@@ -15,6 +15,7 @@
 #include "data/formats/record_file.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
+#include "data/images/hold_out.h"
 #include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"

@@ -11,6 +11,7 @@
 
 #include "core/cpu/isa.h"
 #include "core/error.h"
+#include "data/images/memory_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
@@ -102,8 +103,8 @@ void set_train(Session& session, int labels_from, const std::vector<std::int64_t
   }
   std::vector<std::string> classes = images.class_names();
   if (!first_class.empty()) classes[0] = first_class;
-  session.data.train = std::make_shared<data::MemoryDataset>("a test", images.image_shape(), std::move(pixels),
-                                                             std::move(labels), classes);
+  session.data.train = std::make_shared<data::MemoryImages>("a test", images.image_shape(), std::move(pixels),
+                                                            std::move(labels), classes);
 }
 std::vector<std::int64_t> all_samples(const Session& session) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(session.data.train->size()));

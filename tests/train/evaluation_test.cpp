@@ -9,6 +9,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/io/file.h"
+#include "data/images/image_dataset.h"
 #include "models/nn/nn.h"
 #include "models/registry.h"
 #include "ops/ops.h"

@@ -13,6 +13,7 @@
 #include "core/cpu/cores.h"
 #include "core/text_stream.h"
 #include "data/image/decode.h"
+#include "data/images/image_dataset.h"
 #include "train/bench/disk_speed.h"
 
 namespace hearth::train {

@@ -15,8 +15,7 @@ using data::Quarantine;
 /// "cat/10.png"; empty where samples have no names.
 std::string name_of_sample(const data::DataSplits& data, std::size_t split, std::int64_t sample) {
   const data::DatasetPointer splits[] = {data.train, data.valid, data.test};
-  const data::ImageDataset* const images = splits[split]->images();
-  return images != nullptr ? images->sample_name(sample) : std::string();
+  return splits[split]->sample_name(sample);
 }
 
 Json to_json(std::span<const Quarantine::Entry> entries) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/images/image_dataset.h"
 #include "data/loader.h"
 #include "train/session.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/images/image_dataset.h"
 #include "data/table/table.h"
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/cuda/counters.h"
+#include "data/images/memory_images.h"
 #include "data/loader.h"
 #include "ops/ops.h"
 #include "tests/support/temp_dir.h"
@@ -22,8 +23,8 @@ data::ImageDatasetPointer noise(std::int64_t count, data::ImageShape shape) {
   for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random.below(256));
   std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 3);
-  return std::make_shared<data::MemoryDataset>("noise", shape, std::move(pixels), std::move(labels),
-                                               data::numbered_classes(3));
+  return std::make_shared<data::MemoryImages>("noise", shape, std::move(pixels), std::move(labels),
+                                              data::numbered_classes(3));
 }
 
 const std::string narrow = R"(, "precision": {"level": "O1", "dtype": "bf16"})";

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean and deviation of a set's channels.
+#include "data/images/channel_statistics.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 
