@@ -11,7 +11,7 @@
 #include "data/formats/image_folder.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
-#include "data/prepare.h"
+#include "data/images/conform.h"
 #include "data/source.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"

@@ -9,8 +9,9 @@
 #include "core/io/checksum.h"
 #include "data/formats/record_file.h"
 #include "data/image/decode.h"
+#include "data/images/channel_statistics.h"
+#include "data/images/conform.h"
 #include "data/little_endian.h"
-#include "data/prepare.h"
 #include "data/source_bytes.h"
 
 namespace hearth::data {

@@ -17,8 +17,9 @@
 #include "data/class_names.h"
 #include "data/file_opener.h"
 #include "data/image/decode.h"
+#include "data/images/channel_statistics.h"
+#include "data/images/conform.h"
 #include "data/order.h"
-#include "data/prepare.h"
 
 namespace hearth::data {
 namespace {

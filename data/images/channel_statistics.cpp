@@ -51,4 +51,13 @@ ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t m
   return histogram.statistics();
 }
 
+ChannelStatistics manifest_statistics(const Json& manifest) {
+  const auto numbers = [&](const char* key) {
+    std::vector<double> values;
+    for (const Json& number : manifest.at(key).items()) values.push_back(number.as_number());
+    return values;
+  };
+  return {numbers("mean"), numbers("std")};
+}
+
 }  // namespace hearth::data

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/io/json_text.h"
 #include "data/images/image_dataset.h"
 #include "data/quarantine.h"
 
@@ -24,5 +25,8 @@ class HEARTH_API PixelHistogram {
 /// Measured over `most` samples at equal distances, from the first on; over all where there are no more.
 HEARTH_API ChannelStatistics channel_statistics(const ImageDataset& dataset, std::int64_t most,
                                                 BadSamplePolicy policy = BadSamplePolicy::fail);
+
+/// "mean" and "std" of a packed set's manifest.
+HEARTH_API ChannelStatistics manifest_statistics(const Json& manifest);
 
 }  // namespace hearth::data
