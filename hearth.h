@@ -45,6 +45,7 @@
 #include "data/text/error_rate.h"
 #include "data/text/labelled.h"
 #include "data/text/mixture.h"
+#include "data/text/pack_text.h"
 #include "data/text/text_data.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokenizer_files.h"

@@ -7,7 +7,6 @@
 //   "data": {"type": "text", "packed": "FOLDER", "length": 256}
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,19 +32,5 @@ struct KnownText {
 /// taken that it names, by their names without their folders, or what `hearth data pack` wrote. Nothing else is read.
 /// ConfigError for a dataset of another type; FileError if nothing of that is there; else as for training.
 HEARTH_API Splits text_splits_at(const Datasets::Component& data, const std::string& path, const KnownText& known);
-
-/// One token file that pack_text() wrote.
-struct PackedFile {
-  std::string path;
-  std::int64_t tokens = 0;
-  std::int64_t sequences = 0;
-  std::int64_t characters = 0;
-  std::int64_t bytes_an_id = 0;
-};
-
-/// Tokenises the sequences of a "text" or "parallel_text" dataset into token files, train.tokens, train.source.tokens
-/// and so on, with the tokenizer beside them, so that "packed" may name the folder, which is refused where this failed
-/// halfway. ConfigError for a dataset of another type; FileError for files that cannot be written or removed.
-HEARTH_API std::vector<PackedFile> pack_text(const Datasets::Component& data, const std::string& folder);
 
 }  // namespace hearth::data

@@ -14,6 +14,7 @@
 #include "data/image/image.h"
 #include "data/source_bytes.h"
 #include "data/splits.h"
+#include "data/text/pack_text.h"
 #include "data/text/text_data.h"
 #include "data/text/tokenizer_files.h"
 #include "tests/support/error_message.h"

@@ -12,6 +12,7 @@
 #include "data/pack_records.h"
 #include "data/splits.h"
 #include "data/table/table.h"
+#include "data/text/pack_text.h"
 #include "data/text/text_data.h"
 #include "data/text/text_inspect.h"
 #include "dist/process_group.h"

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "data/splits.h"
+#include "data/text/pack_text.h"
 #include "data/text/text_data.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"

@@ -17,7 +17,7 @@
 #include "core/io/file.h"
 #include "core/tensor.h"
 #include "data/splits.h"
-#include "data/text/text_data.h"
+#include "data/text/pack_text.h"
 #include "data/text/text_parts.h"
 #include "data/text/tokenizer_files.h"
 #include "data/text/tokenizer_registry.h"

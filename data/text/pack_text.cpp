@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences to token files.
+#include "data/text/pack_text.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -7,7 +8,6 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "data/pack_folder.h"
-#include "data/text/text_data.h"
 #include "data/text/text_parts.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"
