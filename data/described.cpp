@@ -12,7 +12,7 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/images/conform.h"
-#include "data/source.h"
+#include "data/source/source.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"
 #include "data/text/text_data.h"

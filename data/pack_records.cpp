@@ -10,13 +10,13 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/fingerprint.h"
-#include "data/formats/record_file.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/image/encode.h"
-#include "data/little_endian.h"
 #include "data/pack_folder.h"
 #include "data/pack_writers.h"
+#include "data/source/little_endian.h"
+#include "data/source/record_file.h"
 
 namespace hearth::data {
 namespace {

@@ -6,15 +6,15 @@
 
 #include "core/error.h"
 #include "core/text_stream.h"
-#include "data/file_opener.h"
 #include "data/formats/example.h"
-#include "data/formats/record_file.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
-#include "data/formats/tar.h"
-#include "data/formats/tfrecord.h"
 #include "data/image/encode.h"
-#include "data/little_endian.h"
+#include "data/source/file_opener.h"
+#include "data/source/little_endian.h"
+#include "data/source/record_file.h"
+#include "data/source/tar.h"
+#include "data/source/tfrecord.h"
 
 namespace hearth::data {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "data/images/memory_images.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 
 namespace hearth::data {
 namespace {

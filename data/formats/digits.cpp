@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "data/images/hold_out.h"
 #include "data/images/memory_images.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 
 // Written by the build from data/digits/digits.csv.gz.
 extern const unsigned char hearth_embedded_digits_csv_gz[];

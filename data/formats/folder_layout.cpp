@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/io/printable.h"
 #include "data/class_names.h"
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::data {
 namespace {

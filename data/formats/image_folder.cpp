@@ -16,10 +16,10 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/file.h"
-#include "data/file_opener.h"
 #include "data/formats/folder_layout.h"
 #include "data/images/hold_out.h"
-#include "data/source_bytes.h"
+#include "data/source/file_opener.h"
+#include "data/source/source_bytes.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

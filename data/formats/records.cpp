@@ -7,12 +7,12 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/formats/record_file.h"
 #include "data/image/decode.h"
 #include "data/images/channel_statistics.h"
 #include "data/images/conform.h"
-#include "data/little_endian.h"
-#include "data/source_bytes.h"
+#include "data/source/little_endian.h"
+#include "data/source/record_file.h"
+#include "data/source/source_bytes.h"
 
 namespace hearth::data {
 namespace {

@@ -7,9 +7,9 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/file_opener.h"
 #include "data/formats/shards.h"
-#include "data/source_bytes.h"
+#include "data/source/file_opener.h"
+#include "data/source/source_bytes.h"
 
 namespace hearth::data {
 namespace {

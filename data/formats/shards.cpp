@@ -15,11 +15,11 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "data/class_names.h"
-#include "data/file_opener.h"
 #include "data/image/decode.h"
 #include "data/images/channel_statistics.h"
 #include "data/images/conform.h"
 #include "data/order.h"
+#include "data/source/file_opener.h"
 
 namespace hearth::data {
 namespace {

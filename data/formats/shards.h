@@ -12,7 +12,7 @@
 
 #include "core/io/json_text.h"
 #include "data/images/image_dataset.h"
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::data {
 

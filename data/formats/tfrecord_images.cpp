@@ -3,8 +3,8 @@
 #include "core/error.h"
 #include "data/formats/example.h"
 #include "data/formats/shards.h"
-#include "data/formats/tfrecord.h"
 #include "data/image/decode.h"
+#include "data/source/tfrecord.h"
 
 namespace hearth::data {
 namespace {

@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/io/printable.h"
 #include "data/formats/shards.h"
-#include "data/formats/tar.h"
 #include "data/image/decode.h"
+#include "data/source/tar.h"
 
 namespace hearth::data {
 namespace {

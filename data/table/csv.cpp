@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/utf8.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 
 namespace hearth::data {
 namespace {

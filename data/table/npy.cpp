@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "data/table/zip.h"
 
 namespace hearth::data {

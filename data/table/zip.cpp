@@ -9,7 +9,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/little_endian.h"
+#include "data/source/little_endian.h"
 
 #if HEARTH_HAS_ZLIB
 #include <zlib.h>

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "data/class_names.h"
-#include "data/source.h"
+#include "data/source/source.h"
 #include "data/text/labelled.h"
 #include "data/text/text_parts.h"
 #include "data/text/tokenize_file.h"

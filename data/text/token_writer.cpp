@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/checked_blocks.h"
+#include "data/source/checked_blocks.h"
 
 namespace hearth::data {
 

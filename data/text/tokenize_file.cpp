@@ -8,9 +8,9 @@
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"
-#include "data/file_opener.h"
-#include "data/source.h"
-#include "data/source_bytes.h"
+#include "data/source/file_opener.h"
+#include "data/source/source.h"
+#include "data/source/source_bytes.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {

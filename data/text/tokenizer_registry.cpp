@@ -3,7 +3,7 @@
 #include "data/text/tokenizer_registry.h"
 
 #include "core/error.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "data/text/bpe.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/special.h"

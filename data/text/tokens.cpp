@@ -7,9 +7,9 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/checked_blocks.h"
-#include "data/file_opener.h"
-#include "data/source_bytes.h"
+#include "data/source/checked_blocks.h"
+#include "data/source/file_opener.h"
+#include "data/source/source_bytes.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {

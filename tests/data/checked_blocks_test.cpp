@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/checked_blocks.h"
+#include "data/source/checked_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "data/file_opener.h"
+#include "data/source/file_opener.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

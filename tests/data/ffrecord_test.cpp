@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/random.h"
-#include "data/formats/record_file.h"
+#include "data/source/record_file.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
 

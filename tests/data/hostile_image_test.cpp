@@ -15,7 +15,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/image/image.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "tests/support/error_message.h"
 
 #if HEARTH_HAS_ZLIB

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "data/images/memory_images.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

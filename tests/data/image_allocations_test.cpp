@@ -14,7 +14,7 @@
 #include "data/image/decode.h"
 #include "data/libraries.h"
 #include "data/order.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "data/transforms/transforms.h"
 #include "tests/support/places.h"
 

@@ -13,7 +13,7 @@
 #include "data/image/decode.h"
 #include "data/image/exif.h"
 #include "data/libraries.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"

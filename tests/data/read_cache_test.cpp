@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/read_cache.h"
+#include "data/source/read_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/file_opener.h"
+#include "data/source/file_opener.h"
 #include "tests/support/error_message.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"

@@ -12,7 +12,7 @@
 #include "data/image/decode.h"
 #include "data/image/image.h"
 #include "data/libraries.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "data/transforms/resize.h"
 #include "data/transforms/transforms.h"
 #include "tests/support/error_message.h"

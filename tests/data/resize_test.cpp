@@ -9,7 +9,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/image/decode.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "data/transforms/resize_kernels.h"
 #include "tests/data/plain_images.h"
 #include "tests/support/error_message.h"

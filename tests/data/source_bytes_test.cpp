@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/source.h"
+#include "data/source/source.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/described.h"
-#include "data/file_opener.h"
 #include "data/formats/cifar.h"
 #include "data/formats/idx.h"
 #include "data/image/image.h"
-#include "data/source_bytes.h"
+#include "data/source/file_opener.h"
+#include "data/source/source_bytes.h"
 #include "data/splits.h"
 #include "data/text/pack_text.h"
 #include "data/text/text_data.h"

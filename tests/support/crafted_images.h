@@ -13,7 +13,7 @@
 
 #include "data/image/decode.h"
 #include "data/image/image.h"
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 #include "tests/support/places.h"
 
 namespace hearth::test::crafted {

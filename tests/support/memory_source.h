@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::test {
 

@@ -14,7 +14,7 @@
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "core/random.h"
-#include "data/formats/record_file.h"
+#include "data/source/record_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"

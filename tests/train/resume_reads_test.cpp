@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "core/build.h"
-#include "data/formats/record_file.h"
 #include "data/images/image_dataset.h"
 #include "data/pack_records.h"
+#include "data/source/record_file.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"
 #include "train/trainer.h"

@@ -5,11 +5,11 @@
 
 #include "core/io/printable.h"
 #include "data/contact_sheet.h"
-#include "data/formats/record_file.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/inspect.h"
 #include "data/pack_records.h"
+#include "data/source/record_file.h"
 #include "data/splits.h"
 #include "data/table/table.h"
 #include "data/text/pack_text.h"

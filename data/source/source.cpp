@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/source.h"
+#include "data/source/source.h"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/disk_blocks.h"
+#include "data/source/disk_blocks.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/file.h"
-#include "data/little_endian.h"
+#include "data/source/little_endian.h"
 
 namespace hearth::data {
 namespace {

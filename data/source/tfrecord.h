@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "data/formats/file_window.h"
-#include "data/formats/part_file.h"
+#include "data/source/file_window.h"
+#include "data/source/part_file.h"
 
 namespace hearth::data {
 

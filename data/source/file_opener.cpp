@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/file_opener.h"
+#include "data/source/file_opener.h"
 
-#include "data/read_cache.h"
+#include "data/source/read_cache.h"
 
 namespace hearth::data {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/read_cache.h"
+#include "data/source/read_cache.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
-#include "data/disk_blocks.h"
+#include "data/source/disk_blocks.h"
 
 namespace hearth::data {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/export.h"
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::data {
 

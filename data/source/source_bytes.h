@@ -9,7 +9,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::data {
 

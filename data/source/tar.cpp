@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing headers of 512 bytes.
-#include "data/formats/tar.h"
+#include "data/source/tar.h"
 
 #include <algorithm>
 #include <array>

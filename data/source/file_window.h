@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::data {
 

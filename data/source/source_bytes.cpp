@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and inflating files.
-#include "data/source_bytes.h"
+#include "data/source/source_bytes.h"
 
 #include <algorithm>
 
 #include "core/build.h"
 #include "core/error.h"
-#include "data/file_opener.h"
+#include "data/source/file_opener.h"
 
 #if HEARTH_HAS_ZLIB
 #include <zlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/formats/record_file.h"
+#include "data/source/record_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include "core/io/checksum.h"
 #include "core/io/descriptor.h"
 #include "core/io/file.h"
-#include "data/file_opener.h"
-#include "data/little_endian.h"
+#include "data/source/file_opener.h"
+#include "data/source/little_endian.h"
 
 namespace hearth::data {
 namespace {

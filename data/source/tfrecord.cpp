@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/formats/tfrecord.h"
+#include "data/source/tfrecord.h"
 
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/file.h"
-#include "data/little_endian.h"
+#include "data/source/little_endian.h"
 
 namespace hearth::data {
 namespace {

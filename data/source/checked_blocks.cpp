@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/checked_blocks.h"
+#include "data/source/checked_blocks.h"
 
 #include <algorithm>
 

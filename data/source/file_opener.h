@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/export.h"
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth::data {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/source.h"
+#include "data/source/source.h"
 
 namespace hearth {
 class Sha256;
