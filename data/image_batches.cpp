@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
 #include "data/images/image_dataset.h"
-#include "data/order.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/order.h"
 #include "data/transforms/resize.h"
 #include "data/transforms/transforms.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/config/config.h"
 #include "data/dataset.h"
-#include "data/quarantine.h"
+#include "data/loading/quarantine.h"
 #include "data/source/read_cache.h"
 #include "data/transforms/transform_options.h"
 

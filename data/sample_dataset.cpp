@@ -6,8 +6,8 @@
 #include <span>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
-#include "data/order.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/order.h"
 
 namespace hearth::data {
 namespace {

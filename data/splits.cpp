@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "core/io/utf8.h"
-#include "data/batch_maker.h"
 #include "data/images/channel_statistics.h"
 #include "data/images/hold_out.h"
+#include "data/loading/batch_maker.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {

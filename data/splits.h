@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "data/registry.h"
 
 namespace hearth::data {

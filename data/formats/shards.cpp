@@ -18,7 +18,7 @@
 #include "data/image/decode.h"
 #include "data/images/channel_statistics.h"
 #include "data/images/conform.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "data/source/file_opener.h"
 
 namespace hearth::data {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "data/transforms/resize.h"
 
 namespace hearth::data {

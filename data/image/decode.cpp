@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "data/image/exif.h"
 #include "data/image/image_codecs.h"
+#include "data/loading/stages.h"
 #include "data/source/source_bytes.h"
-#include "data/stages.h"
 
 namespace hearth::data {
 

@@ -7,7 +7,7 @@
 
 #include "core/io/json_text.h"
 #include "data/images/image_dataset.h"
-#include "data/quarantine.h"
+#include "data/loading/quarantine.h"
 
 namespace hearth::data {
 

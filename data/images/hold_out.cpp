@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 
 namespace hearth::data {
 

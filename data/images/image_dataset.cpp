@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "data/image/decode.h"
-#include "data/stages.h"
+#include "data/loading/stages.h"
 #include "data/transforms/resize.h"
 
 namespace hearth::data {

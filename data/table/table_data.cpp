@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "data/class_names.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "data/table/csv_columns.h"
 #include "data/table/npy.h"
 

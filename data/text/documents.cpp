@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
-#include "data/order.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/order.h"
 #include "data/text/masking.h"
 #include "data/text/packing.h"
 #include "data/text/token_set.h"

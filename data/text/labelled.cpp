@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
-#include "data/order.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/order.h"
 #include "data/text/length_buckets.h"
 
 namespace hearth::data {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 
 namespace hearth::data {
 

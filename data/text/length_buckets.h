@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 
 namespace hearth::data {
 

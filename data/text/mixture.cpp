@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 #include "data/text/length_buckets.h"
 #include "data/text/token_set.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/io/printable.h"
 #include "core/text_stream.h"
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

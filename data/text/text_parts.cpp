@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "data/source/source.h"
 #include "data/text/tokenize_file.h"
 #include "data/text/tokenizer_files.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

@@ -9,7 +9,7 @@
 
 #include "core/tensor.h"
 #include "data/dataset.h"
-#include "data/loader_options.h"
+#include "data/loading/loader_options.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokens.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
-#include "data/order.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/order.h"
 #include "data/text/masking.h"
 #include "data/text/token_set.h"
 

@@ -16,8 +16,8 @@
 #include "core/error.h"
 #include "data/formats/image_folder.h"
 #include "data/image/decode.h"
-#include "data/loader.h"
-#include "data/order.h"
+#include "data/loading/loader.h"
+#include "data/loading/order.h"
 
 namespace {
 

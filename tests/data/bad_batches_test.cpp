@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "data/images/image_dataset.h"
-#include "data/loader.h"
-#include "data/quarantine.h"
+#include "data/loading/loader.h"
+#include "data/loading/quarantine.h"
 #include "data/sample_dataset.h"
 
 namespace hearth::data::bad_batches_test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is worked out once an epoch: made once while it is kept, the earliest dropped.
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "core/error.h"
-#include "data/batch_maker.h"
-#include "data/loader.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/loader.h"
 #include "data/sample_dataset.h"
 
 namespace hearth::data::epochs_test {

@@ -13,7 +13,7 @@
 #include "core/build.h"
 #include "data/image/decode.h"
 #include "data/libraries.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "data/source/source_bytes.h"
 #include "data/transforms/transforms.h"
 #include "tests/support/places.h"

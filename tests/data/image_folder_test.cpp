@@ -10,7 +10,7 @@
 #include "core/build.h"
 #include "core/error.h"
 #include "data/images/hold_out.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "data/splits.h"
 #include "data/transforms/resize.h"
 #include "tests/support/error_message.h"

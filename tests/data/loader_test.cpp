@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/loader.h"
+#include "data/loading/loader.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "data/images/image_dataset.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::data::loader_test {

@@ -14,8 +14,8 @@
 #include "core/io/state.h"
 #include "core/random.h"
 #include "data/images/image_dataset.h"
-#include "data/loader.h"
-#include "data/quarantine.h"
+#include "data/loading/loader.h"
+#include "data/loading/quarantine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/variable_scope.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "data/formats/digits.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::data::sample_dataset_test {

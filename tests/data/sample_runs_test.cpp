@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sample_runs.h"
+#include "data/loading/sample_runs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/stages.h"
+#include "data/loading/stages.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "data/image/image.h"
-#include "data/loader.h"
-#include "data/prefetch_depth.h"
+#include "data/loading/loader.h"
+#include "data/loading/prefetch_depth.h"
 #include "data/sample_dataset.h"
 
 namespace hearth::data::stages_test {

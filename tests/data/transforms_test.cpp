@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "data/image/decode.h"
-#include "data/order.h"
+#include "data/loading/order.h"
 #include "data/transforms/resize.h"
 #include "tests/data/plain_images.h"
 #include "tests/support/error_message.h"

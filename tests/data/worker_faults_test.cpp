@@ -16,11 +16,11 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/batch_maker.h"
-#include "data/loader.h"
-#include "data/quarantine.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/loader.h"
+#include "data/loading/quarantine.h"
+#include "data/loading/stuck_watch.h"
 #include "data/sample_dataset.h"
-#include "data/stuck_watch.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::data::worker_faults_test {

@@ -8,7 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "data/image/image.h"
-#include "data/quarantine.h"
+#include "data/loading/quarantine.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/checkpoint/checkpoint.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bad samples of a run (data/quarantine.h): what checkpoints keep of them, what the run says of them.
+// The bad samples of a run (data/loading/quarantine.h): what checkpoints keep of them, what the run says of them.
 #pragma once
 
 #include <string>

@@ -6,7 +6,7 @@
 
 #include "core/export.h"
 #include "core/io/json_text.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 
 namespace hearth::train {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "data/images/image_dataset.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "train/session.h"
 
 namespace hearth::train {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/collective.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "dist/agreement.h"
 #include "dist/data_parallel.h"
 #include "train/config/run_config.h"

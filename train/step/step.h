@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "train/session.h"
 
 namespace hearth::train {

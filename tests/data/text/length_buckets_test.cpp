@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "data/text/labelled.h"
 #include "data/text/tokenize_file.h"
 #include "data/text/tokenizer_registry.h"

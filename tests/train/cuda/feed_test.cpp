@@ -11,7 +11,7 @@
 #include "core/cuda/counters.h"
 #include "core/error.h"
 #include "core/memory/memory.h"
-#include "data/stages.h"
+#include "data/loading/stages.h"
 
 #if HEARTH_CUDA_EMULATED
 #include "tests/core/cuda/emulated_gpu/runtime_fixture.h"

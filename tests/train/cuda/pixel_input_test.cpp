@@ -9,7 +9,7 @@
 
 #include "core/cuda/counters.h"
 #include "data/images/memory_images.h"
-#include "data/loader.h"
+#include "data/loading/loader.h"
 #include "ops/ops.h"
 #include "tests/support/temp_dir.h"
 #include "train/step/step.h"

@@ -9,7 +9,7 @@
 #include "core/cuda/error.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/transfer.h"
-#include "data/stages.h"
+#include "data/loading/stages.h"
 
 namespace hearth::cuda {
 

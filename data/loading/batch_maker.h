@@ -17,8 +17,8 @@
 #include "data/batch.h"
 #include "data/image/image.h"
 #include "data/image/sizing.h"
-#include "data/loader_options.h"
-#include "data/stages.h"
+#include "data/loading/loader_options.h"
+#include "data/loading/stages.h"
 
 namespace hearth::data {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/stages.h"
+#include "data/loading/stages.h"
 
 namespace hearth::data {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/stuck_watch.h"
+#include "data/loading/stuck_watch.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/balanced_rows.h"
+#include "data/loading/balanced_rows.h"
 
 #include <algorithm>
 #include <utility>

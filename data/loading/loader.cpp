@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches are numbered through all epochs. Workers take numbers in order, no further than the prefetch beyond what was
 // handed out, and leave results in a ring that next() empties in order.
-#include "data/loader.h"
+#include "data/loading/loader.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -22,13 +22,13 @@
 #include "core/cpu/signals.h"
 #include "core/error.h"
 #include "core/profiler.h"
-#include "data/balanced_rows.h"
-#include "data/batch_maker.h"
-#include "data/prefetch_depth.h"
-#include "data/quarantine.h"
-#include "data/sample_runs.h"
-#include "data/signal.h"
-#include "data/stuck_watch.h"
+#include "data/loading/balanced_rows.h"
+#include "data/loading/batch_maker.h"
+#include "data/loading/prefetch_depth.h"
+#include "data/loading/quarantine.h"
+#include "data/loading/sample_runs.h"
+#include "data/loading/signal.h"
+#include "data/loading/stuck_watch.h"
 
 namespace hearth::data {
 namespace {

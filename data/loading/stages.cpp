@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/stages.h"
+#include "data/loading/stages.h"
 
 #include <algorithm>
 #include <chrono>

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/export.h"
 #include "core/tensor.h"
-#include "data/sample_runs.h"
+#include "data/loading/sample_runs.h"
 
 namespace hearth {
 class State;

@@ -11,8 +11,8 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
-#include "data/loader_options.h"
-#include "data/stages.h"
+#include "data/loading/loader_options.h"
+#include "data/loading/stages.h"
 #include "data/transforms/transforms.h"
 
 namespace hearth::data {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/quarantine.h"
+#include "data/loading/quarantine.h"
 
 #include <algorithm>
 #include <cmath>

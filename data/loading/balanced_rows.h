@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/batch_maker.h"
+#include "data/loading/batch_maker.h"
 
 namespace hearth::data {
 
