@@ -8,9 +8,9 @@
 
 #include "core/config/config.h"
 #include "data/dataset.h"
+#include "data/images/transforms/transform_options.h"
 #include "data/loading/quarantine.h"
 #include "data/source/read_cache.h"
-#include "data/transforms/transform_options.h"
 
 namespace hearth::data {
 

@@ -12,7 +12,7 @@
 #include "data/fingerprint.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
-#include "data/image/encode.h"
+#include "data/images/codecs/encode.h"
 #include "data/pack_folder.h"
 #include "data/pack_writers.h"
 #include "data/source/little_endian.h"

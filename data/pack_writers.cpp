@@ -9,7 +9,7 @@
 #include "data/formats/example.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
-#include "data/image/encode.h"
+#include "data/images/codecs/encode.h"
 #include "data/source/file_opener.h"
 #include "data/source/little_endian.h"
 #include "data/source/record_file.h"

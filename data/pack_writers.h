@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 
 namespace hearth::data {
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "core/tensor.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "data/images/image_dataset.h"
-#include "data/transforms/transforms.h"
+#include "data/images/transforms/transforms.h"
 
 namespace hearth::data {
 

@@ -15,7 +15,7 @@
 #include "core/tensor.h"
 #include "data/batch.h"
 #include "data/dataset.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 
 namespace hearth {
 

@@ -18,9 +18,9 @@
 #include "core/io/file.h"
 #include "data/formats/folder_layout.h"
 #include "data/images/hold_out.h"
+#include "data/images/transforms/transforms.h"
 #include "data/source/file_opener.h"
 #include "data/source/source_bytes.h"
-#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 namespace {

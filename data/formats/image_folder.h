@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "data/images/image_dataset.h"
 #include "data/registry.h"
 

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "data/image/decode.h"
 #include "data/images/channel_statistics.h"
+#include "data/images/codecs/decode.h"
 #include "data/images/conform.h"
 #include "data/source/little_endian.h"
 #include "data/source/record_file.h"

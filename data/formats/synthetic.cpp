@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "data/images/transforms/resize.h"
 #include "data/loading/order.h"
-#include "data/transforms/resize.h"
 
 namespace hearth::data {
 namespace {

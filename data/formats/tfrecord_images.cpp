@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "data/formats/example.h"
 #include "data/formats/shards.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "data/source/tfrecord.h"
 
 namespace hearth::data {

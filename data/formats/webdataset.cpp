@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/io/printable.h"
 #include "data/formats/shards.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "data/source/tar.h"
 
 namespace hearth::data {

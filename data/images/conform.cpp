@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/image/decode.h"
-#include "data/transforms/resize.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/transforms/resize.h"
 
 namespace hearth::data {
 namespace {

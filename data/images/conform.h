@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "data/image/image.h"
-#include "data/image/sizing.h"
+#include "data/images/codecs/image.h"
+#include "data/images/codecs/sizing.h"
 #include "data/images/image_dataset.h"
 
 namespace hearth::data {

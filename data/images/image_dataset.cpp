@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/transforms/resize.h"
 #include "data/loading/stages.h"
-#include "data/transforms/resize.h"
 
 namespace hearth::data {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/image/image.h"
-#include "data/image/sizing.h"
+#include "data/images/codecs/image.h"
+#include "data/images/codecs/sizing.h"
 
 namespace hearth::data {
 

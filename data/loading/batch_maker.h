@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "data/image/image.h"
-#include "data/image/sizing.h"
+#include "data/images/codecs/image.h"
+#include "data/images/codecs/sizing.h"
 #include "data/loading/loader_options.h"
 #include "data/loading/stages.h"
 

@@ -11,9 +11,9 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "data/images/transforms/transforms.h"
 #include "data/loading/loader_options.h"
 #include "data/loading/stages.h"
-#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/images/transforms/transforms.h"
 #include "data/loading/batch_maker.h"
-#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 namespace {

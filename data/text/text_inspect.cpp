@@ -5,8 +5,8 @@
 
 #include "core/io/printable.h"
 #include "core/text_stream.h"
+#include "data/images/transforms/transforms.h"
 #include "data/loading/batch_maker.h"
-#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 

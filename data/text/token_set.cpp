@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/images/transforms/transforms.h"
 #include "data/loading/batch_maker.h"
-#include "data/transforms/transforms.h"
 
 namespace hearth::data {
 

@@ -68,7 +68,7 @@ struct Mixture {
     for (int side = 0; side < 4 && p.lambda != nullptr; ++side) box[side] = static_cast<int>(p.lambda[1 + side]);
   }
   __device__ bool holds(const Pixels& p, int pixel) const { return Place{pixel / p.w, pixel % p.w}.is_in(box); }
-  // Never fused, so that the bits are those of the loader (data/transforms/mixup.cpp).
+  // Never fused, so that the bits are those of the loader (data/images/transforms/mixup.cpp).
   __device__ float mix(float own, float partner) const {
     return __fadd_rn(__fmul_rn(lambda, own), __fmul_rn(rest, partner));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An image at a time. In one ISA level for all processors: a fused multiply-add would give a mixture other bits than
-// the loader's own (data/transforms/mixup.cpp).
+// the loader's own (data/images/transforms/mixup.cpp).
 #include "core/cpu/parallel.h"
 #include "ops/image/padded_images.h"
 

@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 #include "data/formats/image_folder.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "data/loading/loader.h"
 #include "data/loading/order.h"
 

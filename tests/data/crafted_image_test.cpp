@@ -11,7 +11,7 @@
 #include "tests/support/error_message.h"
 
 #if HEARTH_HAS_ZLIB
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "tests/support/crafted_images.h"
 
 namespace hearth::data::crafted_image_test {

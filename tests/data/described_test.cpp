@@ -7,7 +7,7 @@
 
 #include "core/build.h"
 #include "core/random.h"
-#include "data/image/encode.h"
+#include "data/images/codecs/encode.h"
 #include "data/images/image_dataset.h"
 #include "data/text/labelled.h"
 #include "data/text/tokenizer_files.h"

@@ -14,12 +14,12 @@
 
 #include "core/build.h"
 #include "core/error.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "data/source/source_bytes.h"
 #include "tests/support/error_message.h"
 
 #if HEARTH_HAS_ZLIB
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "tests/support/crafted_images.h"
 
 namespace hearth::data::hostile_image_test {

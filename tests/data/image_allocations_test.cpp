@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "core/build.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/transforms/transforms.h"
 #include "data/libraries.h"
 #include "data/loading/order.h"
 #include "data/source/source_bytes.h"
-#include "data/transforms/transforms.h"
 #include "tests/support/places.h"
 
 namespace {

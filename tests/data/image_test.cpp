@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The golden files come from tests/golden/make_images.py (Pillow).
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "core/build.h"
 #include "core/error.h"
-#include "data/image/decode.h"
-#include "data/image/exif.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/codecs/exif.h"
 #include "data/libraries.h"
 #include "data/source/source_bytes.h"
 #include "tests/support/error_message.h"

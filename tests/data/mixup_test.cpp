@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/transforms/transforms.h"
+#include "data/images/transforms/transforms.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::data::mixup_test {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/random.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 
 namespace hearth::data {
 

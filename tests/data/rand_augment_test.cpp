@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RandAugment's changes against Pillow's (golden/make_augment.py), and what is drawn.
-#include "data/transforms/rand_augment.h"
+#include "data/images/transforms/rand_augment.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 
 #include "core/build.h"
 #include "core/error.h"
-#include "data/image/decode.h"
-#include "data/transforms/resize.h"
-#include "data/transforms/transforms.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/transforms/resize.h"
+#include "data/images/transforms/transforms.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 

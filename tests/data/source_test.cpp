@@ -10,7 +10,7 @@
 #include "data/described.h"
 #include "data/formats/cifar.h"
 #include "data/formats/idx.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "data/source/file_opener.h"
 #include "data/source/source_bytes.h"
 #include "data/splits.h"

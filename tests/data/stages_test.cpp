@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "data/loading/loader.h"
 #include "data/loading/prefetch_depth.h"
 #include "data/sample_dataset.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/transforms/transforms.h"
+#include "data/images/transforms/transforms.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/transforms/resize.h"
 #include "data/loading/order.h"
-#include "data/transforms/resize.h"
 #include "tests/data/plain_images.h"
 #include "tests/support/error_message.h"
 

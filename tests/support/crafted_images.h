@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "data/image/decode.h"
-#include "data/image/image.h"
+#include "data/images/codecs/decode.h"
+#include "data/images/codecs/image.h"
 #include "data/source/source_bytes.h"
 #include "tests/support/places.h"
 

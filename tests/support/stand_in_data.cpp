@@ -9,7 +9,7 @@
 
 #include "core/build.h"
 #include "core/io/safetensors.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "models/nn/nn.h"
 #include "models/transformer/bert.h"
 #include "models/weights/weights.h"

@@ -9,7 +9,7 @@
 #include "core/build.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"

@@ -5,7 +5,7 @@
 
 #include <regex>
 
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "tests/support/error_message.h"
 #include "train/model/metrics.h"
 

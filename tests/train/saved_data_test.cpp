@@ -7,7 +7,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json_text.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 #include "data/loading/quarantine.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"

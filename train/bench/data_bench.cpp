@@ -12,7 +12,7 @@
 
 #include "core/cpu/cores.h"
 #include "core/text_stream.h"
-#include "data/image/decode.h"
+#include "data/images/codecs/decode.h"
 #include "data/images/image_dataset.h"
 #include "train/bench/disk_speed.h"
 

@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "core/io/printable.h"
-#include "data/contact_sheet.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
-#include "data/inspect.h"
+#include "data/images/contact_sheet.h"
+#include "data/images/inspect.h"
 #include "data/pack_records.h"
 #include "data/source/record_file.h"
 #include "data/splits.h"

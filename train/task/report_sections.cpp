@@ -6,7 +6,7 @@
 
 #include "core/io/utf8.h"
 #include "core/text_stream.h"
-#include "data/transforms/resize.h"
+#include "data/images/transforms/resize.h"
 #include "train/model/metrics.h"
 
 namespace hearth::train {

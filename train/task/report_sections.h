@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "data/image/image.h"
+#include "data/images/codecs/image.h"
 
 namespace hearth::train {
 
