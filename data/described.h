@@ -10,7 +10,7 @@
 
 #include "core/io/json_text.h"
 #include "data/splits.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

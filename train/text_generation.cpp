@@ -4,8 +4,8 @@
 #include <map>
 #include <sstream>
 
-#include "data/text/bleu.h"
-#include "data/text/error_rate.h"
+#include "data/text/metrics/bleu.h"
+#include "data/text/metrics/error_rate.h"
 #include "data/text/text_data.h"
 #include "data/text/unicode.h"
 #include "train/step/visit_batches.h"

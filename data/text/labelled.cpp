@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "data/loading/batch_maker.h"
 #include "data/loading/order.h"
-#include "data/text/length_buckets.h"
+#include "data/text/batches/length_buckets.h"
 
 namespace hearth::data {
 namespace {

@@ -11,7 +11,7 @@
 #include "data/text/text_parts.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 
 namespace hearth::data {
 namespace {

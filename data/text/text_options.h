@@ -8,7 +8,7 @@
 
 #include "core/config/config.h"
 #include "data/options.h"
-#include "data/text/tokenizer_registry.h"
+#include "data/text/tokenizers/tokenizer_registry.h"
 
 namespace hearth::data {
 

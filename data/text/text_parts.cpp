@@ -9,7 +9,7 @@
 #include "data/loading/order.h"
 #include "data/source/source.h"
 #include "data/text/tokenize_file.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 
 namespace hearth::data::text_parts {
 

@@ -9,7 +9,7 @@
 
 #include "data/registry.h"
 #include "data/text/text_options.h"
-#include "data/text/tokenizer_registry.h"
+#include "data/text/tokenizers/tokenizer_registry.h"
 #include "data/text/tokens.h"
 
 namespace hearth::data::text_parts {

@@ -10,7 +10,7 @@
 #include "core/tensor.h"
 #include "data/dataset.h"
 #include "data/loading/loader_options.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 #include "data/text/tokens.h"
 
 namespace hearth::data {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/io/file.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

@@ -10,7 +10,7 @@
 #include "data/images/codecs/encode.h"
 #include "data/images/image_dataset.h"
 #include "data/text/labelled.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

@@ -16,7 +16,7 @@
 #include "data/splits.h"
 #include "data/text/pack_text.h"
 #include "data/text/text_data.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 #include "tests/support/error_message.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"

@@ -13,7 +13,7 @@
 #include "autograd/grad_mode.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 #include "models/swin.h"
 #include "models/transformer/bert.h"
 #include "models/transformer/gpt.h"

@@ -11,7 +11,7 @@
 #include "data/fingerprint.h"
 #include "data/table/table.h"
 #include "data/text/token_set.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 #include "models/weights/non_finite.h"
 #include "train/checkpoint/bad_samples.h"
 #include "train/checkpoint/checkpoint_files.h"

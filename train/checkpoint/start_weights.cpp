@@ -6,7 +6,7 @@
 #include "core/io/json_text.h"
 #include "data/dataset.h"
 #include "data/text/token_set.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 #include "models/weights/swin_weights.h"
 #include "models/weights/weights_import.h"
 #include "train/checkpoint/trained_weights.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/text/error_rate.h"
+#include "data/text/metrics/error_rate.h"
 #include "data/text/mixture.h"
 #include "data/text/text_data.h"
 #include "train/model/meter.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches by a number of tokens, and how they divide among ranks.
-#include "data/text/length_buckets.h"
+#include "data/text/batches/length_buckets.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "data/loading/loader.h"
 #include "data/text/labelled.h"
 #include "data/text/tokenize_file.h"
-#include "data/text/tokenizer_registry.h"
+#include "data/text/tokenizers/tokenizer_registry.h"
 #include "tests/support/temp_dir.h"
 
 namespace hearth::data::length_buckets_test {

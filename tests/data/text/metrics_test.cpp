@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/io/json_text.h"
-#include "data/text/bleu.h"
-#include "data/text/error_rate.h"
+#include "data/text/metrics/bleu.h"
+#include "data/text/metrics/error_rate.h"
 #include "tests/support/places.h"
 
 namespace hearth::data::metrics_test {

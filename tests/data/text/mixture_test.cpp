@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "data/splits.h"
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

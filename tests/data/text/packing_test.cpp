@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences of many lengths in rows of one: how they share rows, and the batches of whole documents.
-#include "data/text/packing.h"
+#include "data/text/batches/packing.h"
 
 #include <gtest/gtest.h>
 

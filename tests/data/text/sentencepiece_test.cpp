@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers of the package sentencepiece, made by tests/golden/make_text.py.
-#include "data/text/sentencepiece.h"
+#include "data/text/tokenizers/sentencepiece.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "data/libraries.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"
-#include "data/text/tokenizer_files.h"
-#include "data/text/tokenizer_registry.h"
+#include "data/text/tokenizers/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_registry.h"
 #include "data/text/tokens.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers of HuggingFace's tokenizers, made by tests/golden/make_text.py.
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,14 +9,14 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/random.h"
-#include "data/text/bpe.h"
-#include "data/text/pretokenize.h"
-#include "data/text/special.h"
-#include "data/text/tokenizer_files.h"
-#include "data/text/tokenizer_registry.h"
+#include "data/text/tokenizers/bpe.h"
+#include "data/text/tokenizers/pretokenize.h"
+#include "data/text/tokenizers/special.h"
+#include "data/text/tokenizers/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_registry.h"
+#include "data/text/tokenizers/word_level.h"
+#include "data/text/tokenizers/wordpiece.h"
 #include "data/text/unicode.h"
-#include "data/text/word_level.h"
-#include "data/text/wordpiece.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"

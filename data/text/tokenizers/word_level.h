@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/text/vocabulary_tokenizer.h"
+#include "data/text/tokenizers/vocabulary_tokenizer.h"
 
 namespace hearth::data {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/text/tokenizer.h"
-#include "data/text/vocabulary.h"
+#include "data/text/tokenizers/tokenizer.h"
+#include "data/text/tokenizers/vocabulary.h"
 
 namespace hearth::data {
 

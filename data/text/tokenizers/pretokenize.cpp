@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/pretokenize.h"
+#include "data/text/tokenizers/pretokenize.h"
 
 #include <algorithm>
 #include <array>

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/text/tokenizer.h"
-#include "data/text/vocabulary.h"
+#include "data/text/tokenizers/tokenizer.h"
+#include "data/text/tokenizers/vocabulary.h"
 
 namespace hearth::data {
 

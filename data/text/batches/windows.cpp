@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "data/loading/batch_maker.h"
 #include "data/loading/order.h"
-#include "data/text/masking.h"
+#include "data/text/batches/masking.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/packing.h"
+#include "data/text/batches/packing.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 #include "core/io/checksum.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading tokenizer.json, vocab.txt, vocab.json with merges.txt, and SentencePiece models. What a file asks for and
 // this library does not do is refused by name: ids that are nearly right are worse than none.
-#include "data/text/tokenizer_files.h"
+#include "data/text/tokenizers/tokenizer_files.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,12 +9,12 @@
 
 #include "core/error.h"
 #include "data/source/source_bytes.h"
-#include "data/text/bpe.h"
-#include "data/text/sentencepiece.h"
-#include "data/text/special.h"
+#include "data/text/tokenizers/bpe.h"
+#include "data/text/tokenizers/sentencepiece.h"
+#include "data/text/tokenizers/special.h"
+#include "data/text/tokenizers/word_level.h"
+#include "data/text/tokenizers/wordpiece.h"
 #include "data/text/unicode.h"
-#include "data/text/word_level.h"
-#include "data/text/wordpiece.h"
 
 namespace hearth::data {
 namespace {

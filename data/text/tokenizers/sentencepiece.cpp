@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/sentencepiece.h"
+#include "data/text/tokenizers/sentencepiece.h"
 
 #include "core/error.h"
 #include "data/text/unicode.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applying merges: neighbours are kept in a linked list, candidate pairs in a heap ordered by rank and place.
-#include "data/text/bpe.h"
+#include "data/text/tokenizers/bpe.h"
 
 #include <algorithm>
 #include <queue>
 
 #include "core/error.h"
-#include "data/text/pretokenize.h"
-#include "data/text/special.h"
+#include "data/text/tokenizers/pretokenize.h"
+#include "data/text/tokenizers/special.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {

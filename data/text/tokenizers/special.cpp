@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/special.h"
+#include "data/text/tokenizers/special.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/word_level.h"
+#include "data/text/tokenizers/word_level.h"
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/text/pretokenize.h"
-#include "data/text/special.h"
+#include "data/text/tokenizers/pretokenize.h"
+#include "data/text/tokenizers/special.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/error_rate.h"
+#include "data/text/metrics/error_rate.h"
 
 #include <algorithm>
 #include <cmath>

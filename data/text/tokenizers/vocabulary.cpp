@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/vocabulary.h"
+#include "data/text/tokenizers/vocabulary.h"
 
 #include <algorithm>
 

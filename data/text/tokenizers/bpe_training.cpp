@@ -5,8 +5,8 @@
 #include <queue>
 
 #include "core/error.h"
-#include "data/text/bpe.h"
-#include "data/text/pretokenize.h"
+#include "data/text/tokenizers/bpe.h"
+#include "data/text/tokenizers/pretokenize.h"
 #include "data/text/unicode.h"
 
 namespace hearth::data {

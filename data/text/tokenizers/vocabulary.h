@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

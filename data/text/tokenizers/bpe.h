@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/text/vocabulary_tokenizer.h"
+#include "data/text/tokenizers/vocabulary_tokenizer.h"
 
 namespace hearth::data {
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "data/loading/batch_maker.h"
-#include "data/text/length_buckets.h"
+#include "data/text/batches/length_buckets.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/config/config.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

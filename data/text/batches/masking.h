@@ -6,7 +6,7 @@
 
 #include "core/random.h"
 #include "data/batch.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

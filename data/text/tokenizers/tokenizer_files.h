@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/io/json_text.h"
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/bleu.h"
+#include "data/text/metrics/bleu.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/text/tokenizer.h"
+#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

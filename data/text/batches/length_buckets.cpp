@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/length_buckets.h"
+#include "data/text/batches/length_buckets.h"
 
 #include <algorithm>
 #include <map>

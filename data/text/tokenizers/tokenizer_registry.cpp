@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokenizers of the library: their fields, and what makes them.
-#include "data/text/tokenizer_registry.h"
+#include "data/text/tokenizers/tokenizer_registry.h"
 
 #include "core/error.h"
 #include "data/source/source_bytes.h"
-#include "data/text/bpe.h"
-#include "data/text/sentencepiece.h"
-#include "data/text/special.h"
-#include "data/text/tokenizer_files.h"
-#include "data/text/word_level.h"
-#include "data/text/wordpiece.h"
+#include "data/text/tokenizers/bpe.h"
+#include "data/text/tokenizers/sentencepiece.h"
+#include "data/text/tokenizers/special.h"
+#include "data/text/tokenizers/tokenizer_files.h"
+#include "data/text/tokenizers/word_level.h"
+#include "data/text/tokenizers/wordpiece.h"
 
 namespace hearth::data {
 namespace {
