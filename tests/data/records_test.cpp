@@ -14,7 +14,7 @@
 #include "core/random.h"
 #include "data/fingerprint.h"
 #include "data/formats/image_folder.h"
-#include "data/pack_records.h"
+#include "data/packing/pack_records.h"
 #include "data/source/little_endian.h"
 #include "data/source/record_file.h"
 #include "tests/data/damaged_file.h"

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "data/formats/records.h"
-#include "data/pack_records.h"
+#include "data/packing/pack_records.h"
 #include "data/source/file_opener.h"
 #include "tests/data/damaged_file.h"
 #include "tests/support/error_message.h"

@@ -10,7 +10,7 @@
 
 #include "core/build.h"
 #include "data/images/image_dataset.h"
-#include "data/pack_records.h"
+#include "data/packing/pack_records.h"
 #include "data/source/record_file.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_dir.h"

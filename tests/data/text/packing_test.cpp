@@ -12,8 +12,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/packing/pack_text.h"
 #include "data/splits.h"
-#include "data/text/pack_text.h"
 #include "data/text/text_data.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"

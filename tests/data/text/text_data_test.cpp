@@ -12,8 +12,8 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "data/packing/pack_text.h"
 #include "data/splits.h"
-#include "data/text/pack_text.h"
 #include "data/text/tokenize_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"

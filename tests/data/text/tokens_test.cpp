@@ -10,8 +10,8 @@
 
 #include "core/io/checksum.h"
 #include "core/io/file.h"
+#include "data/packing/pack_text.h"
 #include "data/splits.h"
-#include "data/text/pack_text.h"
 #include "data/text/text_data.h"
 #include "data/text/token_writer.h"
 #include "tests/support/error_message.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack_writers.h"
+#include "data/packing/pack_writers.h"
 
 #include <iomanip>
 #include <stdexcept>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing a packed set: each file by itself, then the indices of records, then the manifest.
-#include "data/pack_records.h"
+#include "data/packing/pack_records.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,8 +13,8 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/images/codecs/encode.h"
-#include "data/pack_folder.h"
-#include "data/pack_writers.h"
+#include "data/packing/pack_folder.h"
+#include "data/packing/pack_writers.h"
 #include "data/source/little_endian.h"
 #include "data/source/record_file.h"
 
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 /// Of a pack that is not finished: what it packs.
 constexpr const char* plan_file = "packing.json";
 
-struct Part {
+struct Split {
   std::string split;
   const ImageDataset* images;
   Quarantine* quarantine;            // null where no sample may be bad
@@ -36,14 +36,14 @@ struct Part {
 /// One file of records.
 struct File {
   std::string name;
-  Part* part;
+  Split* part;
   std::int64_t begin, end;  // samples
   bool has_stand_ins = false;
 };
 
-std::vector<File> plan_files(std::vector<Part>& parts, std::int64_t per_file, PackFormat format) {
+std::vector<File> plan_files(std::vector<Split>& parts, std::int64_t per_file, PackFormat format) {
   std::vector<File> files;
-  for (Part& part : parts) {
+  for (Split& part : parts) {
     const std::int64_t size = part.images->size();
     for (std::int64_t begin = 0; begin < size; begin += per_file)
       files.push_back(
@@ -99,7 +99,7 @@ void write_samples(const fs::path& path, File& file, const PackOptions& options)
   writer->finish();
 }
 
-void write_index(const fs::path& path, const Part& part) {
+void write_index(const fs::path& path, const Split& part) {
   const std::vector<std::uint32_t> labels(part.labels.begin(), part.labels.end());
   // All samples have names, or it is as if none had.
   std::string names;
@@ -137,11 +137,11 @@ Json described_shard(const fs::path& path, const File& file, Sha256& digest) {
       .set("sha256", hash);
 }
 
-Json splits_of(const fs::path& folder, const std::vector<Part>& parts, const std::vector<File>& files,
+Json splits_of(const fs::path& folder, const std::vector<Split>& parts, const std::vector<File>& files,
                PackFormat format, Sha256& digest) {
   const bool is_records = format == PackFormat::records;
   Json splits = Json::object();
-  for (const Part& part : parts) {
+  for (const Split& part : parts) {
     std::vector<std::int64_t> histogram(static_cast<std::size_t>(part.images->classes()));
     for (const std::int64_t label : part.labels) ++histogram[static_cast<std::size_t>(label)];
     Json listed = Json::array();
@@ -159,7 +159,7 @@ Json splits_of(const fs::path& folder, const std::vector<Part>& parts, const std
   return splits;
 }
 
-Json manifest_of(const DataSplits& data, const fs::path& folder, const std::vector<Part>& parts,
+Json manifest_of(const DataSplits& data, const fs::path& folder, const std::vector<Split>& parts,
                  const std::vector<File>& files, PackFormat format) {
   const ImageDataset& train = *data.train->images();
   const ImageShape shape = train.image_shape();
@@ -226,7 +226,7 @@ Json pack_records(const DataSplits& data, const std::string& folder, const PackO
                "; 1 to 100 are possible");
   HEARTH_CHECK(UsageError, options.records_per_file >= 0, "pack: ", options.records_per_file,
                " records a file; give at least 1");
-  std::vector<Part> parts;
+  std::vector<Split> parts;
   std::int64_t largest = 0;
   for (const auto& [name, split] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}}) {
     if (!split) continue;
@@ -247,7 +247,7 @@ Json pack_records(const DataSplits& data, const std::string& folder, const PackO
   std::vector<File> files = plan_files(parts, per_file, options.format);
   write_files(root, files, options);
   if (is_records)
-    for (const Part& part : parts) write_index(root / (part.split + "-index.ffr"), part);
+    for (const Split& part : parts) write_index(root / (part.split + "-index.ffr"), part);
   const Json manifest = manifest_of(data, root, parts, files, options.format);
   write_file_synced(root / (is_records ? records_manifest : shards_manifest), to_text(manifest, 2) + "\n");
   remove_tree(root / plan_file);

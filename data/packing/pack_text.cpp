@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text/pack_text.h"
+#include "data/packing/pack_text.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "data/pack_folder.h"
+#include "data/packing/pack_folder.h"
 #include "data/text/text_parts.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/io/json_text.h"
-#include "data/pack_writers.h"
+#include "data/packing/pack_writers.h"
 #include "data/splits.h"
 
 namespace hearth::data {
