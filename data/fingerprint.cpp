@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/fingerprint.h"
 
-#include <algorithm>
-
 #include "core/io/checksum.h"
 #include "data/images/image_dataset.h"
 #include "data/text/labelled.h"

@@ -3,7 +3,6 @@
 // goes on notices when its data has changed.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

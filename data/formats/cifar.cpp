@@ -2,8 +2,6 @@
 // Reading records and turning channel planes into pixels.
 #include "data/formats/cifar.h"
 
-#include <string_view>
-
 #include "core/error.h"
 #include "data/images/memory_images.h"
 #include "data/source/source_bytes.h"

@@ -3,7 +3,6 @@
 #include "data/formats/digits.h"
 
 #include <charconv>
-#include <mutex>
 #include <numeric>
 
 #include "core/error.h"

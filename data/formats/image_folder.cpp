@@ -11,7 +11,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <string_view>
 
 #include "core/error.h"
 #include "core/io/checksum.h"

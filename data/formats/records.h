@@ -8,7 +8,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/io/json_text.h"
 #include "data/images/image_dataset.h"

@@ -2,7 +2,6 @@
 // Patterns of file names, and the manifest of a packed set.
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"

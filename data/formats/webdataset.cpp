@@ -2,7 +2,6 @@
 // WebDataset: consecutive members of a tar archive whose names are the same up to the first dot of the last part are
 // one sample (github.com/webdataset/webdataset).
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "core/error.h"

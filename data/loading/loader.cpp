@@ -14,7 +14,6 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <system_error>
 #include <thread>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/table/csv_columns.h"
 
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <set>
 

@@ -5,9 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <numeric>
-#include <set>
-#include <string_view>
 
 #include "core/error.h"
 #include "data/class_names.h"

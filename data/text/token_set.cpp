@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "data/images/transforms/transforms.h"
 #include "data/loading/batch_maker.h"
 

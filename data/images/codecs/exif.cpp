@@ -4,7 +4,6 @@
 #include "data/images/codecs/exif.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string_view>
 #include <utility>

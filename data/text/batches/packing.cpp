@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text/batches/packing.h"
 
-#include <algorithm>
 #include <set>
 
 #include "core/error.h"

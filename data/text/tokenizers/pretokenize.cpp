@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text/tokenizers/pretokenize.h"
 
-#include <algorithm>
 #include <array>
-#include <initializer_list>
 
 #include "data/text/unicode.h"
 

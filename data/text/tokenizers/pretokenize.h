@@ -2,7 +2,6 @@
 // How a text is cut before a vocabulary is applied.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "data/text/tokenizers/tokenizer.h"
 
 namespace hearth::data {
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "data/text/tokenizers/tokenizer.h"
 #include "data/text/tokenizers/vocabulary.h"

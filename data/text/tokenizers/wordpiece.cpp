@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text/tokenizers/wordpiece.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "data/text/tokenizers/pretokenize.h"
 #include "data/text/tokenizers/special.h"
