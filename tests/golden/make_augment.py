@@ -2,7 +2,7 @@
 """Writes tests/golden/augment: what Pillow makes of an image by each change of RandAugment.
 
 Needs Pillow and numpy. NAME.png holds the image and below it one result after another, in the order of the names and
-strengths of the cases here and in tests/data/rand_augment_test.cpp. The image: rgb.png of tests/golden/images, values
+strengths of the cases here and in tests/data/images/transforms/rand_augment_test.cpp. The image: rgb.png of tests/golden/images, values
 drawn together so that there is something to stretch.
 """
 import os

@@ -11,7 +11,7 @@
 #include "data/images/codecs/decode.h"
 #include "data/images/transforms/resize.h"
 #include "data/loading/order.h"
-#include "tests/data/plain_images.h"
+#include "tests/data/images/plain_images.h"
 #include "tests/support/error_message.h"
 
 namespace hearth::data::transforms_test {

@@ -27,7 +27,7 @@ struct Ffrecord : testing::Test {
     if (access(python, X_OK) != 0) GTEST_SKIP() << "there is no " << python;
   }
   test::ProgramResult script(std::vector<std::string> words) const {
-    words.insert(words.begin(), {python, test::source_dir() + "/tests/data/ffrecord.py"});
+    words.insert(words.begin(), {python, test::source_dir() + "/tests/data/source/ffrecord.py"});
     return test::run_program(std::move(words), folder.path());
   }
   /// As the script prints records.

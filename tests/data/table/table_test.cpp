@@ -14,7 +14,7 @@
 #include "data/fingerprint.h"
 #include "data/table/csv.h"
 #include "data/table/npy.h"
-#include "tests/data/csv_fixture.h"
+#include "tests/data/table/csv_fixture.h"
 
 namespace hearth::data::table_test {
 namespace {

@@ -14,7 +14,7 @@
 #include "data/formats/records.h"
 #include "data/packing/pack_records.h"
 #include "data/source/file_opener.h"
-#include "tests/data/damaged_file.h"
+#include "tests/data/formats/damaged_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

@@ -16,7 +16,7 @@
 #include "data/source/record_file.h"
 #include "data/source/tar.h"
 #include "data/source/tfrecord.h"
-#include "tests/data/damaged_file.h"
+#include "tests/data/formats/damaged_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tests/data/csv_fixture.h"
+#include "tests/data/table/csv_fixture.h"
 
 namespace hearth::data::csv_columns_test {
 namespace {

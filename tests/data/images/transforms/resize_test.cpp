@@ -11,7 +11,7 @@
 #include "data/images/codecs/decode.h"
 #include "data/images/transforms/resize_kernels.h"
 #include "data/source/source_bytes.h"
-#include "tests/data/plain_images.h"
+#include "tests/data/images/plain_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 

@@ -17,7 +17,7 @@
 #include "data/packing/pack_records.h"
 #include "data/source/little_endian.h"
 #include "data/source/record_file.h"
-#include "tests/data/damaged_file.h"
+#include "tests/data/formats/damaged_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "tests/support/error_message.h"
 
-namespace hearth::data::dataset_test {
+namespace hearth::data::hold_out_test {
 namespace {
 
 using test::contains;
@@ -109,4 +109,4 @@ TEST(HoldOutByNameTest, NeitherSideIsEmpty) {
 }
 
 }  // namespace
-}  // namespace hearth::data::dataset_test
+}  // namespace hearth::data::hold_out_test
