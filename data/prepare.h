@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/tensor.h"
-#include "data/images/codecs/image.h"
 #include "data/images/image_dataset.h"
 #include "data/images/transforms/transforms.h"
 

@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "data/images/codecs/image.h"
-#include "data/images/codecs/sizing.h"
 #include "data/images/image_dataset.h"
 
 namespace hearth::data {

@@ -3,11 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "data/images/image_dataset.h"
 

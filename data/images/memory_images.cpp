@@ -2,7 +2,6 @@
 #include "data/images/memory_images.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <span>
 #include <utility>
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -87,8 +88,10 @@ PackedFile write_range(const Tokens& tokens, std::int64_t first, std::int64_t la
   return finished(writer, path);
 }
 
-PackedFile write_sequences(const Tokens& tokens, const std::vector<std::int64_t>& which, const std::string& path) {
+PackedFile write_sequences(const Tokens& tokens, const std::vector<std::int64_t>& which, const std::string& path,
+                           std::int64_t characters = 0) {
   TokenWriter writer(path, tokens.meaning().vocabulary, tokens.meaning().digest);
+  writer.add_characters(characters);
   for (const std::int64_t i : which) {
     append_ids(tokens, tokens.begin(i), tokens.end(i), writer);
     writer.end_sequence();
@@ -122,9 +125,9 @@ std::vector<PackedFile> pack_parts(const T& options, const std::string& folder) 
   std::vector<PackedFile> files;
   const auto write = [&](const TokensPointer& tokens, const std::string& name) {
     if (!tokens) return;
-    write_tokens(*tokens, path_in(folder, name));
-    files.push_back(
-        {path_in(folder, name), tokens->size(), tokens->sequences(), tokens->meaning().characters, tokens->width()});
+    std::vector<std::int64_t> every(static_cast<std::size_t>(tokens->sequences()));
+    std::iota(every.begin(), every.end(), std::int64_t{0});
+    files.push_back(write_sequences(*tokens, every, path_in(folder, name), tokens->meaning().characters));
   };
   const bool holds_out = !all.parts[1].target && options.valid_fraction > 0;
   for (const std::size_t i : {2, 1, 0}) {

@@ -77,20 +77,4 @@ void TokenWriter::finish() {
   sync_directory(folder.empty() ? "." : folder);
 }
 
-void write_tokens(const Tokens& tokens, const std::string& path) {
-  const Tokens::Meaning& meaning = tokens.meaning();
-  HEARTH_CHECK(UsageError, meaning.digest.size() == Tokens::digest_bytes, path,
-               ": tokens without a tokenizer's digest");
-  TokenWriter writer(path, meaning.vocabulary, meaning.digest);
-  writer.add_characters(meaning.characters);
-  std::vector<std::int32_t> ids;
-  for (std::int64_t sequence = 0; sequence < tokens.sequences(); ++sequence) {
-    ids.resize(static_cast<std::size_t>(tokens.length(sequence)));
-    tokens.copy(tokens.begin(sequence), tokens.length(sequence), ids.data());
-    writer.append(ids);
-    writer.end_sequence();
-  }
-  writer.finish();
-}
-
 }  // namespace hearth::data

@@ -50,7 +50,4 @@ class TokenWriter {
   bool finished_ = false;
 };
 
-/// Writes tokens to a file, whole or not at all. FileError; UsageError for tokens without a tokenizer's digest.
-void write_tokens(const Tokens& tokens, const std::string& path);
-
 }  // namespace hearth::data

@@ -15,7 +15,7 @@
 namespace hearth::data {
 namespace {
 
-constexpr std::size_t header_size = Tokens::header_bytes, digest_size = Tokens::digest_bytes;
+constexpr std::size_t header_size = Tokens::header_bytes, digest_size = 64;
 constexpr std::string_view magic = "HRTHTOK2", earlier_magic = "HRTHTOK1";
 enum Place : std::size_t {
   at_width = 8,

@@ -56,7 +56,7 @@ class HEARTH_API Tokens {
   int width() const { return width_for(meaning_.vocabulary); }
   static int width_for(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
 
-  static constexpr std::size_t header_bytes = 128, digest_bytes = 64;
+  static constexpr std::size_t header_bytes = 128;
   /// The header of a file; `checksum` is that of the checksums at its end.
   static std::vector<std::byte> header_of(const Meaning& meaning, std::uint64_t ids, std::uint64_t sequences,
                                           std::uint32_t checksum);

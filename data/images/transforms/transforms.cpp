@@ -381,11 +381,6 @@ void Transforms::finish(const Image& image, Random& random, DType dtype, std::by
   }
 }
 
-Box Transforms::apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const {
-  augment(image, scratch, random);
-  return finish_pixels(image, random, target);
-}
-
 Box Transforms::finish_pixels(const Image& image, Random& random, std::uint8_t* target) const {
   std::copy(image.pixels.begin(), image.pixels.end(), target);
   return draw_erased(random);

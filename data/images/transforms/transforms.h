@@ -81,11 +81,8 @@ class HEARTH_API Transforms {
   void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
   /// All steps behind augment().
   void finish(const Image& image, Random& random, DType dtype, std::byte* target) const;
-  /// The steps before normalisation, for images that are normalised elsewhere; writes output_shape() pixels to
-  /// `target`. Returns the box that erasing is to set to 0 after normalisation; an empty one where it leaves the image
-  /// alone.
-  Box apply_pixels(Image& image, Image& scratch, Random random, std::uint8_t* target) const;
-  /// The same behind augment().
+  /// The same for images that are normalised elsewhere; writes output_shape() pixels to `target`. Returns the box that
+  /// erasing is to set to 0 after normalisation; an empty one where it leaves the image alone.
   Box finish_pixels(const Image& image, Random& random, std::uint8_t* target) const;
   const Normalizer& normalizer() const { return normalizer_; }
   /// Whether some images lose a box.

@@ -335,8 +335,9 @@ TEST(LoaderTest, PixelsThatAreResizedIntoTheBatchAreThoseOfAllSteps) {
       std::vector<double> erased;
       for (std::uint32_t sample = 0; sample < 8; ++sample) {
         Image image = set->get(sample).image, scratch;
-        const Box box = steps.apply_pixels(image, scratch, random_of(3, Purpose::augment, 0, sample),
-                                           expected.data() + sample * expected.size() / 8);
+        Random random = random_of(3, Purpose::augment, 0, sample);
+        steps.augment(image, scratch, random);
+        const Box box = steps.finish_pixels(image, random, expected.data() + sample * expected.size() / 8);
         for (const int side : {box.top, box.left, box.height, box.width}) erased.push_back(side);
       }
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(), batch["images"].data<std::uint8_t>())) << which;

@@ -21,6 +21,7 @@
 #include "data/text/text_parts.h"
 #include "data/text/tokenizers/tokenizer_files.h"
 #include "data/text/tokenizers/tokenizer_registry.h"
+#include "tests/data/text/write_tokens.h"
 #include "tests/support/error_message.h"
 #include "tests/support/kept_threads.h"
 #include "tests/support/places.h"

@@ -13,7 +13,7 @@
 #include "data/packing/pack_text.h"
 #include "data/splits.h"
 #include "data/text/text_data.h"
-#include "data/text/token_writer.h"
+#include "tests/data/text/write_tokens.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"

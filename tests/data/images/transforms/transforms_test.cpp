@@ -345,7 +345,9 @@ TEST(TransformsTest, PixelsAreNormalisedElsewhereToTheSameBits) {
     training.apply(work, scratch, Random(4, 0, i), DType::f32, reinterpret_cast<std::byte*>(expected.data()));
     work = image;
     std::vector<std::uint8_t> pixels(expected.size());
-    const Box box = training.apply_pixels(work, scratch, Random(4, 0, i), pixels.data());
+    Random random(4, 0, i);
+    training.augment(work, scratch, random);
+    const Box box = training.finish_pixels(work, random, pixels.data());
     erased += box.height > 0 ? 1 : 0;
     for (std::size_t p = 0; p < expected.size(); ++p) {
       const int row = static_cast<int>(p / 21), column = static_cast<int>(p / 3 % 7);
