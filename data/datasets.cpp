@@ -15,51 +15,47 @@
 namespace hearth::data {
 namespace {
 
-struct DigitsData : DataOptions, DigitsOptions {};
+struct DigitsData : ImageDataOptions, DigitsOptions {};
 void describe(Fields<DigitsData>& fields) {
-  describe_common(fields);
+  describe_images(fields);
   fields.choice("split", &DigitsData::split, {{"shuffled", DigitsSplit::shuffled}, {"ordered", DigitsSplit::ordered}},
                 "`ordered` tests on the last samples, which other people wrote: harder.");
   fields.integer("test_size", &DigitsData::test_size, {.min = 1, .max = 1796}, "Samples of the test split.");
 }
 
-struct FashionMnistData : DataOptions {
+struct FolderData : ImageDataOptions {
   std::string path;
 };
+template <class T>
+Fields<T>& describe_folder(Fields<T>& fields, const char* path_doc) {
+  describe_images(fields);
+  return fields.text("path", &FolderData::path, path_doc);
+}
+
+struct FashionMnistData : FolderData {};
 void describe(Fields<FashionMnistData>& fields) {
-  describe_common(fields);
-  fields.text("path", &FashionMnistData::path,
-              "Folder of the four IDX files; empty for where the Debian package dataset-fashion-mnist puts them.");
+  describe_folder(fields,
+                  "Folder of the four IDX files; empty for where the Debian package dataset-fashion-mnist puts them.");
 }
 
-struct IdxData : DataOptions {
-  std::string path;
-};
+struct IdxData : FolderData {};
 void describe(Fields<IdxData>& fields) {
-  describe_common(fields);
-  fields.text("path", &IdxData::path, "Folder of four IDX files named as MNIST's, plain or gzip.").required();
+  describe_folder(fields, "Folder of four IDX files named as MNIST's, plain or gzip.").required();
 }
 
-struct Cifar10Data : DataOptions {
-  std::string path;
-};
+struct Cifar10Data : FolderData {};
 void describe(Fields<Cifar10Data>& fields) {
-  describe_common(fields);
-  fields.text("path", &Cifar10Data::path, "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.")
-      .required();
+  describe_folder(fields, "Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.").required();
 }
 
-struct RecordsData : DataOptions {
-  std::string path;
-};
+struct RecordsData : FolderData {};
 void describe(Fields<RecordsData>& fields) {
-  describe_common(fields);
-  fields.text("path", &RecordsData::path, "Folder that `hearth data pack` wrote.").required();
+  describe_folder(fields, "Folder that `hearth data pack` wrote.").required();
 }
 
 template <class T>
 void describe_shards(Fields<T>& fields, const std::string& example) {
-  describe_common(fields);
+  describe_images(fields);
   fields.text(
       "path", &ShardOptions::path,
       "Folder that `hearth data pack` wrote, or that has shards named train-*, and perhaps valid-* and test-*.");
@@ -82,7 +78,7 @@ void describe_shards(Fields<T>& fields, const std::string& example) {
   fields.rule([](const T& o) { return o.channels == 2 ? "channels is 1 or 3" : ""; });
 }
 
-struct WebdatasetData : DataOptions, WebdatasetOptions {};
+struct WebdatasetData : ImageDataOptions, WebdatasetOptions {};
 void describe(Fields<WebdatasetData>& fields) {
   describe_shards(fields, "train-{000000..000009}.tar");
   fields.text("label", &WebdatasetOptions::label,
@@ -90,7 +86,7 @@ void describe(Fields<WebdatasetData>& fields) {
   fields.text("json_key", &WebdatasetOptions::json_key, "The label's key in a member of JSON.");
 }
 
-struct TfRecordData : DataOptions, TfRecordOptions {};
+struct TfRecordData : ImageDataOptions, TfRecordOptions {};
 void describe(Fields<TfRecordData>& fields) {
   describe_shards(fields, "train-{00000..00009}-of-00010");
   fields.text("image", &TfRecordOptions::image, "Feature with the image file.");
@@ -98,9 +94,9 @@ void describe(Fields<TfRecordData>& fields) {
   fields.text("name", &TfRecordOptions::name, "Feature with the sample's name, where there is one.");
 }
 
-struct SyntheticData : DataOptions, SyntheticOptions {};
+struct SyntheticData : ImageDataOptions, SyntheticOptions {};
 void describe(Fields<SyntheticData>& fields) {
-  describe_common(fields);
+  describe_images(fields);
   fields.integer("train_size", &SyntheticOptions::train_size, {.min = 1, .max = 1e9}, "Training samples.");
   fields.integer("test_size", &SyntheticOptions::test_size, {.min = 1, .max = 1e9}, "Test samples.");
   fields.integer("height", &SyntheticOptions::height, {.min = 1, .max = 8192}, "Height in pixels.");
@@ -114,7 +110,7 @@ void describe(Fields<SyntheticData>& fields) {
 template <class Options, class Found>
 void add_to(Datasets& registry, const std::string& name, const std::string& doc, Found (*open)(const Options&)) {
   registry.add<Options>(name, doc, [open](const Options& options, Opening opening) -> OpenedData {
-    return {opening == Opening::all ? open(options) : Splits{}, options};
+    return opened_data(opening == Opening::all ? open(options) : Splits{}, options);
   });
 }
 

@@ -188,7 +188,7 @@ DataFacts facts_of(const DataSplits& data) {
     facts.classes = images->class_names();
     facts.image = images->image_shape();
     facts.shrink_to = images->shrinks_to();
-    facts.normalize = data.options.normalize;
+    facts.normalize = data.image_options.normalize;
     return facts;
   }
   if (sequences == nullptr) {
@@ -209,17 +209,18 @@ DataFacts facts_of(const DataSplits& data) {
 }
 
 DataSplits described_data(const Datasets::Component& data, const DataFacts& facts) {
-  DataOptions options = data.make(Opening::options_only).options;
+  const OpenedData opened = data.make(Opening::options_only);
   const DatasetPointer set = described_set(facts);
-  if (facts.kind != "images") {
-    return {set, nullptr, nullptr, no_transforms(), no_transforms(), options};
-  }
-  if (options.normalize.mean.empty()) options.normalize.mean = facts.normalize.mean;
-  if (options.normalize.std.empty()) options.normalize.std = facts.normalize.std;
-  const TransformOptions transforms = transform_options(options.augment, options.normalize);
-  return {
-      set,    nullptr, nullptr, Transforms(facts.image, transforms, true), Transforms(facts.image, transforms, false),
-      options};
+  DataSplits described{set, nullptr, nullptr, no_transforms(), no_transforms(), opened.options};
+  if (facts.kind != "images") return described;
+  described.image_options = opened.image_options.value_or(ImageOptions{});
+  ChannelStatistics& normalize = described.image_options.normalize;
+  if (normalize.mean.empty()) normalize.mean = facts.normalize.mean;
+  if (normalize.std.empty()) normalize.std = facts.normalize.std;
+  const TransformOptions transforms = transform_options(described.image_options);
+  described.train_transforms = Transforms(facts.image, transforms, true);
+  described.eval_transforms = Transforms(facts.image, transforms, false);
+  return described;
 }
 
 DataSplits data_as_trained(const Datasets::Component& data, const DataFacts& facts) {

@@ -2,31 +2,17 @@
 // What the configuration of every dataset may say.
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstdint>
 
 #include "core/config/config.h"
-#include "data/dataset.h"
-#include "data/images/transforms/transform_options.h"
 #include "data/loading/quarantine.h"
 #include "data/source/read_cache.h"
 
 namespace hearth::data {
 
-/// "augment": sizing and augmentation. transform_options() puts together what is spelled otherwise here.
-struct AugmentOptions : TransformOptions {
-  std::array<double, 2> scale{0.08, 1.0};        ///< of crop
-  std::array<double, 2> ratio{0.75, 4.0 / 3.0};  ///< of crop
-  double erasing_probability = 0;
-  double mixup = 0;
-  double cutmix = 0;
-};
-
 /// What every dataset's node may say.
 struct DataOptions {
-  AugmentOptions augment{};
-  ChannelStatistics normalize{};
   double valid_fraction = 0;
   std::uint64_t split_seed = 0;
   int workers = 2;
@@ -37,15 +23,8 @@ struct DataOptions {
   double stuck_limit_seconds = 1800;
 };
 
-HEARTH_API void describe(Fields<ColorJitter>& fields);
-HEARTH_API void describe(Fields<RandAugment>& fields);
-HEARTH_API void describe(Fields<AugmentOptions>& fields);
-HEARTH_API void describe(Fields<ChannelStatistics>& fields);
 HEARTH_API void describe(Fields<BadSampleOptions>& fields);
 HEARTH_API void describe(Fields<CacheOptions>& fields);
-
-/// What both say of a model's input.
-HEARTH_API TransformOptions transform_options(const AugmentOptions& augment, const ChannelStatistics& normalize);
 
 /// The fields of DataOptions on how samples are read.
 template <std::derived_from<DataOptions> T>
@@ -69,8 +48,6 @@ void describe_reading(Fields<T>& fields) {
 /// The fields of DataOptions, for the options of a set of one's own.
 template <std::derived_from<DataOptions> T>
 void describe_common(Fields<T>& fields) {
-  fields.object("augment", &DataOptions::augment, "Size of the images and random changes in training.");
-  fields.object("normalize", &DataOptions::normalize, "Inputs are (pixel / 255 - mean) / std.");
   fields.number("valid_fraction", &DataOptions::valid_fraction, {.min = 0, .below = 1},
                 "Share of each class of the training split set aside as `valid`, where the set has no such part.");
   fields.integer("split_seed", &DataOptions::split_seed, {.min = 0}, "Seed of every split drawn here.");

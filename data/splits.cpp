@@ -47,8 +47,8 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, Dev
                  .shuffle = true,
                  .drop_last = true,
                  .seed = seed,
-                 .mixup_alpha = options.augment.mixup,
-                 .cutmix_alpha = options.augment.cutmix,
+                 .mixup_alpha = image_options.augment.mixup,
+                 .cutmix_alpha = image_options.augment.cutmix,
                  .dtype = image_type(target),
                  .part = part,
                  .first_batch = first_batch,
@@ -121,7 +121,8 @@ DataSplits split_and_transform(OpenedData opened) {
     splits.train = parts.rest;
     splits.valid = parts.held_out;
   }
-  ChannelStatistics normalize = opened.options.normalize;
+  ImageOptions image_options = opened.image_options.value_or(ImageOptions{});
+  ChannelStatistics& normalize = image_options.normalize;
   if (normalize.mean.empty() || normalize.std.empty()) {
     ChannelStatistics usual = splits.statistics;
     if (usual.mean.empty())
@@ -131,11 +132,11 @@ DataSplits split_and_transform(OpenedData opened) {
     if (normalize.mean.empty()) normalize.mean = usual.mean;
     if (normalize.std.empty()) normalize.std = usual.std;
   }
-  opened.options.normalize = normalize;
-  const TransformOptions options = transform_options(opened.options.augment, normalize);
+  const TransformOptions options = transform_options(image_options);
   const ImageShape shape = images->image_shape();
-  return {splits.train,  splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
-          opened.options};
+  return {
+      splits.train,   splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
+      opened.options, image_options};
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct HEARTH_API DataSplits {
   Transforms train_transforms;
   Transforms eval_transforms;
   DataOptions options;
+  ImageOptions image_options{};  ///< of images
   /// Of train, valid and test: null where a bad sample ends the run, and where there is no such split.
   std::array<std::shared_ptr<Quarantine>, 3> quarantines{};
   std::shared_ptr<ReadCache> cache{};     ///< through which the files are read, or null

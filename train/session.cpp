@@ -68,7 +68,7 @@ constexpr std::int64_t fewest_chunked_pieces = 16384;
 /// Has loaders give ignored labels one number.
 void leave_out_ignored(Loss& loss, data::DataSplits& data) {
   if (!loss.ignored_label || *loss.ignored_label == data::ignored_label) return;
-  const data::AugmentOptions& augment = data.options.augment;
+  const data::AugmentOptions& augment = data.image_options.augment;
   HEARTH_CHECK(ConfigError, augment.mixup == 0 && augment.cutmix == 0, "/loss/ignore_index: ", *loss.ignored_label,
                " beside data.augment.mixup or cutmix, which mix labels; leave out the one or the other");
   data.ignored = std::exchange(loss.ignored_label, data::ignored_label);

@@ -76,7 +76,7 @@ ImageDatasetPointer cifar100_part(const std::string& path, const char* file, Cif
 }  // namespace
 
 void describe(Fields<Cifar100Data>& fields) {
-  describe_common(fields);
+  describe_images(fields);
   fields.text("path", &Cifar100Data::path, "Folder of train.bin and test.bin.").required();
   fields.choice("labels", &Cifar100Data::labels, {{"fine", CifarLabels::fine}, {"coarse", CifarLabels::coarse}},
                 "100 classes, or 20 superclasses.");

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "data/images/image_dataset.h"
-#include "data/options.h"
+#include "data/images/image_options.h"
 
 namespace hearth::data {
 
@@ -15,7 +15,7 @@ namespace hearth::data {
 enum class CifarLabels : std::uint8_t { fine, coarse };
 
 /// The dataset "cifar100" of run configurations.
-struct Cifar100Data : DataOptions {
+struct Cifar100Data : ImageDataOptions {
   std::string path;
   CifarLabels labels = CifarLabels::fine;
 };

@@ -372,7 +372,7 @@ ImageSplits image_folder_splits(const std::string& root, const ImageFolderOption
 }
 
 void describe(Fields<ImageFolderData>& fields) {
-  describe_common(fields);
+  describe_images(fields);
   fields.text("path", &ImageFolderData::path, "Folder of class folders, or of train, val and test with class folders.")
       .required();
   fields.number(
@@ -395,7 +395,7 @@ void describe(Fields<ImageFolderData>& fields) {
                  "of them fit in cache_mb and later epochs have less to do; at least the shorter side from which "
                  "evaluation starts. 0 leaves them as they are.");
   fields.rule([](const ImageFolderData& o) -> std::string {
-    const int least = evaluated_side(transform_options(o.augment, {}));
+    const int least = evaluated_side(transform_options({.augment = o.augment}));
     if (o.shrink_to == 0 || o.shrink_to >= least) return "";
     const std::string crop = least == o.augment.image_size ? "" : join_text(" / eval_crop ", o.augment.eval_crop);
     return join_text("shrink_to is ", o.shrink_to, ", and evaluation needs a shorter side of ", least,
@@ -435,7 +435,7 @@ ImageSplits open_folder(const ImageFolderData& options) {
 
 OpenedData open_image_folder(const ImageFolderData& given, Opening opening) {
   const ImageFolderData options = with_one_policy(given);
-  return {opening == Opening::all ? open_folder(options) : Splits{}, options};
+  return opened_data(opening == Opening::all ? open_folder(options) : Splits{}, options);
 }
 
 ImageFolderOptions folder_options(const Datasets::Component& data) {

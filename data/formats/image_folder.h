@@ -28,7 +28,7 @@ struct ImageFolderOptions {
 };
 
 /// The dataset "image_folder" of run configurations.
-struct ImageFolderData : DataOptions, ImageFolderOptions {
+struct ImageFolderData : ImageDataOptions, ImageFolderOptions {
   ImageFolderData() { augment.image_size = 224; }
   std::string path;
   double test_fraction = 0.1;

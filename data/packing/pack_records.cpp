@@ -172,8 +172,8 @@ Json manifest_of(const DataSplits& data, const fs::path& folder, const std::vect
       .set("classes", Json::array_of(train.class_names()))
       .set("image", Json::array_of(std::vector<int>{shape.height, shape.width, shape.channels}))
       .set("shrink_to", train.shrinks_to())
-      .set("mean", Json::array_of(data.options.normalize.mean))
-      .set("std", Json::array_of(data.options.normalize.std))
+      .set("mean", Json::array_of(data.image_options.normalize.mean))
+      .set("std", Json::array_of(data.image_options.normalize.std))
       .set("splits", std::move(splits));
 }
 

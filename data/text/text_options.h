@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/config/config.h"
+#include "data/dataset.h"
 #include "data/options.h"
 #include "data/text/tokenizers/tokenizer_registry.h"
 

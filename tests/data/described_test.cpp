@@ -34,16 +34,17 @@ TEST(DescribedData, HasTheTransformsAndClassesOfTheTraining) {
   EXPECT_EQ(described.train->class_names(), trained.train->class_names());
   EXPECT_EQ(described.input_shape(), trained.input_shape());
   EXPECT_EQ(described.options.workers, 1);
-  EXPECT_EQ(described.options.normalize.mean, trained.options.normalize.mean);
+  EXPECT_EQ(described.image_options.normalize.mean, trained.image_options.normalize.mean);
   const auto values = described.eval_transforms.normalizer().values(),
              before = trained.eval_transforms.normalizer().values();
   EXPECT_TRUE(std::equal(values.begin(), values.end(), before.begin(), before.end()));
   EXPECT_THROW((void)described.train->images()->get(0), IndexError);
   Json other = config;
   other.set("normalize", node(R"({"mean": [0.5], "std": []})"));
-  EXPECT_EQ(described_data(datasets().parse(other), facts).options.normalize.mean, std::vector<double>{0.5})
+  EXPECT_EQ(described_data(datasets().parse(other), facts).image_options.normalize.mean, std::vector<double>{0.5})
       << "it was asked for";
-  EXPECT_EQ(described_data(datasets().parse(other), facts).options.normalize.std, trained.options.normalize.std);
+  EXPECT_EQ(described_data(datasets().parse(other), facts).image_options.normalize.std,
+            trained.image_options.normalize.std);
 }
 
 TEST(DescribedData, OfTextsNeedsTheirTokenizer) {

@@ -27,11 +27,11 @@ using test::error_message;
 
 Json node(const std::string& text) { return parse_json(text, "run.json"); }
 
-struct TintsOptions : DataOptions {
+struct TintsOptions : ImageDataOptions {
   int level = 3;
 };
 void describe(Fields<TintsOptions>& fields) {
-  describe_common(fields);
+  describe_images(fields);
   fields.integer("level", &TintsOptions::level, {.min = 0, .max = 255}, "Grey level.");
 }
 
@@ -107,7 +107,7 @@ TEST(DataRegistryTest, MeasuresWhereNothingIsUsual) {
   const DataSplits data = make_data(node(R"({"type": "synthetic", "train_size": 50, "height": 12, "width": 9})"));
   const ChannelStatistics measured = channel_statistics(*data.train->images(), 50);
   EXPECT_EQ(data.train_transforms.options().mean, measured.mean);
-  EXPECT_EQ(data.options.normalize.std, measured.std);
+  EXPECT_EQ(data.image_options.normalize.std, measured.std);
   EXPECT_EQ(measured.mean.size(), 3u);
 }
 

@@ -74,13 +74,13 @@ TEST_F(SavedData, OtherImagesAreNormalisedAsThoseOfTheTraining) {
   save_session(*trained, path("run/checkpoints"));
   const std::string other = "data.path=\"" + path("brighter") + "\"";
   const auto normalize = [&](const std::vector<std::string>& overrides) {
-    const data::ChannelStatistics described = open_trained(path("run"), overrides)->data.options.normalize;
-    const data::ChannelStatistics evaluated = open_for_evaluation(path("run"), overrides)->data.options.normalize;
+    const data::ChannelStatistics described = open_trained(path("run"), overrides)->data.image_options.normalize;
+    const data::ChannelStatistics evaluated = open_for_evaluation(path("run"), overrides)->data.image_options.normalize;
     EXPECT_EQ(described.mean, evaluated.mean);
     EXPECT_EQ(described.std, evaluated.std);
     return evaluated;
   };
-  const data::ChannelStatistics own = trained->data.options.normalize;
+  const data::ChannelStatistics own = trained->data.image_options.normalize;
   EXPECT_NEAR(own.mean.at(0), 50 / 255.0, 1e-9);
   EXPECT_EQ(normalize({other}).mean, own.mean);
   EXPECT_EQ(normalize({other}).std, own.std);
@@ -259,7 +259,8 @@ TEST_F(SavedData, SetsOfEarlierVersionsAreRead) {
   }
   EXPECT_NE(restore_newest(*trained, path("old")).from, "");
   EXPECT_EQ(trained->position.metrics_bytes, 77);
-  EXPECT_EQ(open_trained(path("old"), {})->data.options.normalize.mean, trained->data.options.normalize.mean);
+  EXPECT_EQ(open_trained(path("old"), {})->data.image_options.normalize.mean,
+            trained->data.image_options.normalize.mean);
 }
 
 }  // namespace

@@ -370,14 +370,15 @@ namespace {
 /// The config of a set, normalising as the run did where neither it nor the overrides say how.
 LoadedConfig config_in(const std::string& set, std::vector<std::string> overrides) {
   const data::Datasets::Component data = config_of_set(set, overrides).config.data;
-  const data::ChannelStatistics given = data.make(data::Opening::options_only).options.normalize;
+  const std::optional<data::ImageOptions> given = data.make(data::Opening::options_only).image_options;
+  if (!given) return config_of_set(set, overrides);
   const Json facts = facts_in(set);
   const auto complete = [&](const char* key, const std::vector<double>& values) {
     if (values.empty() && facts.find(key))
       overrides.push_back(join_text("data.normalize.", key, "=", to_text(facts.at(key))));
   };
-  complete("mean", given.mean);
-  complete("std", given.std);
+  complete("mean", given->normalize.mean);
+  complete("std", given->normalize.std);
   return config_of_set(set, overrides);
 }
 

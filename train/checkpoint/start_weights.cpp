@@ -154,7 +154,7 @@ LoadedWeights Session::load_start_weights() {
     if (std::string text = models::timm_difference(imported.weights, images.height, images.width); !text.empty())
       imported.notes.push_back(options.path + ": " + text);
   }
-  if (const auto& own = data.options.normalize; own.mean == imported.image_mean && own.std == imported.image_std)
+  if (const auto& own = data.image_options.normalize; own.mean == imported.image_mean && own.std == imported.image_std)
     std::erase_if(imported.notes, [](const std::string& note) { return note.ends_with(models::normalize_reminder); });
   // Parameters and buffers; what ranks have a part of each is loaded whole.
   std::vector<NamedTensor> tensors;

@@ -50,8 +50,8 @@ void add_images(const Session& session, ReportSections& sections) {
                        .prefetch = 1,
                        .shuffle = true,
                        .seed = session.config().seed,
-                       .mixup_alpha = data.options.augment.mixup,
-                       .cutmix_alpha = data.options.augment.cutmix,
+                       .mixup_alpha = data.image_options.augment.mixup,
+                       .cutmix_alpha = data.image_options.augment.cutmix,
                        .dtype = DType::f32});
   const data::Batch batch = loader.next();
   std::vector<Figure> figures;

@@ -220,7 +220,7 @@ TEST_F(RecordsTest, BatchesHaveTheBitsOfTheFolder) {
   expect_same(*from_folder.train, *data.train);
   expect_same(*from_folder.test, *data.test);
   EXPECT_EQ(data.valid, nullptr);
-  EXPECT_EQ(data.options.normalize.mean, from_folder.options.normalize.mean);
+  EXPECT_EQ(data.image_options.normalize.mean, from_folder.image_options.normalize.mean);
   Bytes content;
   RecordFile(packed + "/train-00000.ffr").read(0, content);
   const std::string name = from_folder.train->images()->sample_name(0);
@@ -238,7 +238,7 @@ TEST_F(RecordsTest, ShrunkImagesAndImagesInMemoryArePackedAsPixels) {
   const ImageSplits read = records(folder / "digits");
   expect_same(*digits.train, *read.train);
   EXPECT_EQ(read.train->image_shape(), (ImageShape{8, 8, 1}));
-  EXPECT_EQ(read.statistics.mean, digits.options.normalize.mean);
+  EXPECT_EQ(read.statistics.mean, digits.image_options.normalize.mean);
 }
 
 TEST_F(RecordsTest, TheImageThatStandsInForABrokenOneIsPacked) {

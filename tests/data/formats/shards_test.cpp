@@ -105,7 +105,7 @@ TEST_F(PackedShardsTest, BatchesHaveTheBitsOfTheFolder) {
   for (const PackFormat format : {PackFormat::records, PackFormat::webdataset, PackFormat::tfrecord}) {
     const DataSplits data = data_of(name_of(format), packed(from_folder, format));
     EXPECT_EQ(batches(data), expected) << name_of(format);
-    EXPECT_EQ(data.options.normalize.mean, from_folder.options.normalize.mean);
+    EXPECT_EQ(data.image_options.normalize.mean, from_folder.image_options.normalize.mean);
     EXPECT_EQ(data.train->class_names(), from_folder.train->class_names());
     ASSERT_EQ(data.test->size(), from_folder.test->size());
     for (std::int64_t i = 0; i < data.test->size(); ++i)
