@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step of the three models asks of a device at its true size: launches, and the bytes that they read
 // and write, and the time that this would take on devices that are assumed to reach what is said below; against files
-// in the tree (tests/golden/step_bytes), which docs/kernels.md and scripts/gpu_report quote. The device is idle
+// in the tree (tests/golden/step_bytes), which scripts/gpu_report quotes. The device is idle
 // (HEARTH_EMULATE_IDLE) and the libraries compute nothing, so that only the host works.
 //
 //   HEARTH_REWRITE_BYTES=1 build/emulated/tests/hearth_test_reference_step --gtest_filter='*StepBytes*'
