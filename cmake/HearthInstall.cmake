@@ -49,6 +49,23 @@ install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_
 # The name by which Debian's tools look for the licence.
 install(FILES NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The public interface by header, where there is what writes it. It is installed where it was built.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+find_program(HEARTH_DOXYGEN doxygen)
+mark_as_advanced(HEARTH_DOXYGEN)
+if(Python3_Interpreter_FOUND AND HEARTH_DOXYGEN)
+  set(page ${PROJECT_BINARY_DIR}/generated/share/api.md)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/generated/share)
+  # The stamp is newer than each public header.
+  add_custom_command(OUTPUT ${page} DEPENDS ${PROJECT_BINARY_DIR}/generated/headers.stamp
+      ${PROJECT_SOURCE_DIR}/scripts/api_docs VERBATIM
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/api_docs ${page} COMMENT "Writing api.md")
+  add_custom_target(hearth_api_page ALL DEPENDS ${page})
+  add_dependencies(hearth_api_page hearth_headers)
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs OPTIONAL)
+else()
+  add_custom_target(hearth_api_page)
+endif()
 install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/hearth)
 
 # Written by the program itself, from its table of commands and its configuration, so that they cannot differ from it.
