@@ -23,7 +23,7 @@ constexpr double attempt_seconds = 2, look_seconds = 0.1;
 constexpr double proof_seconds = 10;
 constexpr std::ptrdiff_t most_unproven = 256;
 
-/// What a rank tells the others on the side channel, which only ranks read.
+/// A rank's message to the others on the side channel, which only ranks read.
 struct Contact {
   std::string secret, address;
   int port = 0;

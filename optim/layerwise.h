@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LARS and LAMB: steps whose size is in proportion to the norm of each parameter's weights, for very large batches.
-// Which parameters have that proportion, `adapt` says; by default norms and biases (rank 0 and 1) go without.
+// `adapt` chooses the parameters with such steps; by default norms and biases (rank 0 and 1) are left out.
 #pragma once
 
 #include <optional>

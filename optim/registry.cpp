@@ -79,9 +79,9 @@ void describe(Fields<AdamWConfig>& f) { describe_adam(f); }
 void describe(Fields<LambConfig>& f) {
   describe_adam(f);
   describe_adapt(f);
-  f.number(
-      "max_grad_norm", &LambConfig::max_grad_norm, {.above = 0},
-      "As NVIDIA's LAMB: gradients are divided by their norm, all together, over this where it is more. null: not.");
+  f.number("max_grad_norm", &LambConfig::max_grad_norm, {.above = 0},
+           "As in NVIDIA's LAMB: divides all gradients by their global norm over this number, if the norm is larger. "
+           "null: off.");
   f.number("norm_min", &LambConfig::norm_min, {.min = 0}, "Norms of weights below this count as this.");
   f.number("norm_max", &LambConfig::norm_max, {.above = 0}, "Norms of weights above this count as this. null: none.");
   f.boolean("trust_clip", &LambConfig::trust_clip, "Whether the ratio of norms is at most 1, as timm's trust_clip.");

@@ -81,7 +81,7 @@ class ImageBatches : public OrderedBatches {
     dataset_.read_ahead(batch.samples);
   }
 
-  /// Which sample stands in for a bad one says the loader, where it keeps a list of them, and else the dataset.
+  /// The loader chooses the sample that replaces a bad one, if it keeps a list of them; else the dataset does.
   std::int64_t read(std::int64_t sample, const ChooseSizing& choose, Workspace& space) const {
     if (!options().quarantine) return dataset_.read_region(sample, choose, space.decoded, space.region);
     const std::optional<std::int64_t> label = dataset_.try_read_region(sample, choose, space.decoded, space.region);

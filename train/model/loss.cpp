@@ -27,10 +27,11 @@ struct FocalFields : ClassLossFields {
 template <class T>
 void describe_rows(Fields<T>& f) {
   f.integer("ignore_index", &T::ignore_index, {},
-            "Samples with this label do not count. Of sequences whose ids are predicted it is -100.");
-  f.number("class_weights", &T::class_weights, {.above = 0},
-           "What a sample of each class counts for, one number a class; empty: all the same. The mean over the "
-           "samples of a step, or of an evaluation, is by the sum of their weights, of soft labels by their number.");
+            "Samples with this label do not count. It is -100 in models that predict ids.");
+  f.number(
+      "class_weights", &T::class_weights, {.above = 0},
+      "The weight of a sample of each class, one number a class; empty: all the same. The mean over the samples of "
+      "a step, or of an evaluation, divides by the sum of their weights, for soft labels by their number.");
 }
 void describe(Fields<CrossEntropyFields>& f) {
   f.number("label_smoothing", &CrossEntropyFields::label_smoothing, {.min = 0, .below = 1},

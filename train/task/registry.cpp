@@ -49,12 +49,12 @@ TaskRegistry& tasks() {
   static TaskRegistry registry("task", "What a batch means: inputs, loss and metrics.", [](TaskRegistry& r) {
     r.add<NoOptions>("auto", "The task that the data tells.",
                      [](const NoOptions&, const data::DataSplits& data) { return task_of(data); });
-    r.add<ClassMetricOptions>("classification", "A class for each image, or sample of a dataset of one's own.",
+    r.add<ClassMetricOptions>("classification", "A class for each image, or sample of a custom dataset.",
                               make_task_with<ClassificationTask, ClassMetricOptions>);
     r.add<NoOptions>("segmentation", "A class for each pixel.", make_task<SegmentationTask>);
-    r.add<RegressionOptions>("regression", "Numbers for each sample of a dataset of one's own.",
+    r.add<RegressionOptions>("regression", "Numbers for each sample of a custom dataset.",
                              make_task_with<RegressionTask, RegressionOptions>);
-    r.add<MultiLabelOptions>("multi_label", "Labels of which a sample of a dataset of one's own has several or none.",
+    r.add<MultiLabelOptions>("multi_label", "Any number of labels for each sample of a custom dataset.",
                              make_task_with<MultiLabelTask, MultiLabelOptions>);
     r.add<ContrastiveOptions>("contrastive",
                               "Embeddings in which the two inputs of a sample are closer than those of others.",
