@@ -58,10 +58,10 @@ HEARTH_ALWAYS_INLINE A evaluate(A a, A b, [[maybe_unused]] A dy) {
   if constexpr (step == Binary::pow_b) return a == A(0) && b >= A(0) ? A(0) : dy * std::pow(a, b) * std::log(a);
   if constexpr (step == Binary::div_b) return -dy * (a / b) / b;
   [[maybe_unused]] const bool only_b_is_nan = (b != b) & (a == a);
-  if constexpr (step == Binary::maximum_a) return (b > a) | only_b_is_nan ? A(0) : dy;
-  if constexpr (step == Binary::maximum_b) return (b > a) | only_b_is_nan ? dy : A(0);
-  if constexpr (step == Binary::minimum_a) return (b < a) | only_b_is_nan ? A(0) : dy;
-  if constexpr (step == Binary::minimum_b) return (b < a) | only_b_is_nan ? dy : A(0);
+  if constexpr (step == Binary::maximum_a) return ((b > a) | only_b_is_nan) ? A(0) : dy;
+  if constexpr (step == Binary::maximum_b) return ((b > a) | only_b_is_nan) ? dy : A(0);
+  if constexpr (step == Binary::minimum_a) return ((b < a) | only_b_is_nan) ? A(0) : dy;
+  if constexpr (step == Binary::minimum_b) return ((b < a) | only_b_is_nan) ? dy : A(0);
 }
 
 }  // namespace hearth::kernels

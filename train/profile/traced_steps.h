@@ -26,8 +26,8 @@ class TracedSteps {
   void write();
   struct Tracer;
   std::unique_ptr<Tracer> tracer_;  ///< null where nothing is watched, any more
-  Session& session_;
-  RunFolder& folder_;
+  [[maybe_unused]] Session& session_;
+  [[maybe_unused]] RunFolder& folder_;
   DevicePeak peak_;
 };
 

@@ -22,8 +22,8 @@ void add_task(Session& session, const ModelReport& options, ReportSections& sect
   if (!is_there) return;
   ReportSections own;
   // Structured bindings are no captures.
-  const VisitBatches visit = [&session, &part = part, &options](const std::function<void(const data::Batch&)>& use) {
-    visit_batches(session, part, options.most, use);
+  const VisitBatches visit = [&session, &split = part, &options](const std::function<void(const data::Batch&)>& use) {
+    visit_batches(session, split, options.most, use);
   };
   session.task->report(session, part, visit, own);
   if (options.samples) {

@@ -126,15 +126,16 @@ std::string Progress::live_line(const Step& now) const {
     return static_cast<int>(sum) - 2;
   };
   // The bar goes before anything that it shares the line with is shorter than that.
-  constexpr int width = 20, narrowest = 80;
+  constexpr int bar_width = 20, narrowest = 80;
   const bool has_bar = columns == 0 || columns >= narrowest;
-  const int room = columns - (has_bar ? width + 3 : 0);
+  const int room = columns - (has_bar ? bar_width + 3 : 0);
   while (columns > 0 && length() > room && all.size() > 1) all.erase(std::ranges::min_element(all, {}, &Part::lasts));
   std::string text;
   if (has_bar) {
     const double share = static_cast<double>(now.step) / static_cast<double>(std::max<std::int64_t>(1, total_steps_));
-    const auto filled = static_cast<std::size_t>(std::clamp(static_cast<int>(std::lround(share * width)), 0, width));
-    text = "[" + std::string(filled, '=') + std::string(width - filled, ' ') + "]";
+    const auto filled =
+        static_cast<std::size_t>(std::clamp(static_cast<int>(std::lround(share * bar_width)), 0, bar_width));
+    text = "[" + std::string(filled, '=') + std::string(bar_width - filled, ' ') + "]";
     text = (terminal_.colour ? "\x1b[36m" + text + "\x1b[0m" : text) + " ";
   }
   for (std::size_t i = 0; i < all.size(); ++i)

@@ -79,14 +79,14 @@ std::string timeline_svg(const Json& trace) {
     }
   if (end <= 0 || !std::isfinite(end)) return "";
   const double scale = (svg_width - margin_left - margin_right) / end;
-  const double bottom = margin_top + static_cast<double>(lanes.size() / 2) * (2 * lane + gap);
+  const double lowest = margin_top + static_cast<double>(lanes.size() / 2) * (2 * lane + gap);
   TextStream out;
-  out << "<svg viewBox=\"0 0 " << svg_width << " " << bottom + 4 << "\" role=\"img\" aria-label=\"A step by rank\">";
+  out << "<svg viewBox=\"0 0 " << svg_width << " " << lowest + 4 << "\" role=\"img\" aria-label=\"A step by rank\">";
   write_span_legend(out);
   for (const double tick : axis_ticks(0, end, 8)) {
     const double x = margin_left + scale * tick;
     out << "<line class=\"grid\" x1=\"" << rounded(x, 6) << "\" x2=\"" << rounded(x, 6) << "\" y1=\"" << margin_top
-        << "\" y2=\"" << bottom << "\"/><text x=\"" << rounded(x, 6) << "\" y=\"" << margin_top - 6
+        << "\" y2=\"" << lowest << "\"/><text x=\"" << rounded(x, 6) << "\" y=\"" << margin_top - 6
         << "\" text-anchor=\"middle\">" << tick_text(tick) << " ms</text>";
   }
   for (std::size_t i = 0; i < lanes.size(); ++i) {
