@@ -433,14 +433,14 @@ ImageSplits open_folder(const ImageFolderData& options) {
 
 }  // namespace
 
-OpenedData open_image_folder(const ImageFolderData& given, Opening opening) {
-  const ImageFolderData options = with_one_policy(given);
+OpenedData open_image_folder(const ImageFolderData& asked, Opening opening) {
+  const ImageFolderData options = with_one_policy(asked);
   return opened_data(opening == Opening::all ? open_folder(options) : Splits{}, options);
 }
 
 ImageFolderOptions folder_options(const Datasets::Component& data) {
-  const auto* const given = data.options<ImageFolderData>();
-  return given != nullptr ? reading_of(with_one_policy(*given)) : ImageFolderOptions{};
+  const auto* const folder = data.options<ImageFolderData>();
+  return folder != nullptr ? reading_of(with_one_policy(*folder)) : ImageFolderOptions{};
 }
 
 }  // namespace hearth::data

@@ -37,7 +37,7 @@ struct ImageFolderData : ImageDataOptions, ImageFolderOptions {
 };
 HEARTH_API void describe(Fields<ImageFolderData>& fields);
 /// The set that a configuration names, split as it says.
-HEARTH_API OpenedData open_image_folder(const ImageFolderData& given, Opening opening);
+HEARTH_API OpenedData open_image_folder(const ImageFolderData& asked, Opening opening);
 /// How a run reads image files: as its configuration says of an image_folder; the defaults for other data.
 HEARTH_API ImageFolderOptions folder_options(const Datasets::Component& data);
 /// One set from root/CLASS/**/FILE. Classes are the sub-folders sorted by name (bytewise), samples are sorted by path;
