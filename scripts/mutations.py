@@ -42,9 +42,9 @@ class Place:
 ROWS = (
     ("ops/shape/indexing.cpp", "dx.fill_(0);", "if (dx.size() > 0) __builtin_memset(dx.bytes(), 0, dx.byte_size());", "ops",
      "Op.Slice/cuda_f32", {"HEARTH_EMULATE_PROTECT": "1"}),
-    ("core/cuda/graph.cpp", "arena.run(work);", "work();", "core", "CudaOrder.*", {}),
+    ("core/cuda/graph.cpp", "arena.run(work);", "work();", "train", "CudaOrder.*", {}),
     ("core/cuda/graph.cpp", "is_recording(stream.device()) ? state_of(stream.device()).random_step : nullptr",
-     "static_cast<const std::uint64_t*>(nullptr)", "core", "CudaOrder.*", {}),
+     "static_cast<const std::uint64_t*>(nullptr)", "train", "CudaOrder.*", {}),
     ("ops/pointwise/drop_path.cu", "std::fma(added.at[k], scale, sum.at[k])", "added.at[k] * scale + sum.at[k]", "ops",
      "DropPathOnDevices.ADeviceRoundsASumOnce", {}),
 )
@@ -251,6 +251,9 @@ def row_places(root):
         text = (root / file).read_text() if (root / file).is_file() else ""
         if text.count(original) != 1:
             raise LookupError(f"{file} has {text.count(original)} times {original}; bring ROWS up to date")
+        suite = tests.removeprefix("Op.").replace("/", ".").partition(".")[0]
+        if not any(f"({suite}" in path.read_text() for path in (root / "tests" / program).rglob("*_test.cpp")):
+            raise LookupError(f"tests/{program} has no suite {suite}; bring ROWS up to date")
         begin = text.index(original)
         switched = (f"do {{ if ({FAULT}) {{ {faulty} }} else {{ {original} }} }} while (false);"
                     if original.endswith(";") else f"({FAULT} ? ({faulty}) : ({original}))")
