@@ -16,19 +16,14 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/images/codecs/image.h"
+#include "train/task/outside_samples.h"
+#include "train/task/prediction.h"
 
 namespace hearth {
 
 namespace train {
 class Session;
 }
-
-/// What a model says of a batch, on the CPU, a row for each input.
-struct Prediction {
-  Tensor logits;  ///< f32 [n, classes]: the model's outputs; [n, H, W, classes] for masks, [n, targets] for numbers
-  Tensor probabilities;  ///< their softmax; undefined where the outputs are numbers, or labels that occur together
-  Tensor embedding;      ///< f32 [n, C]: what the model's last layer sees; undefined unless asked for
-};
 
 /// Computes with the model of a checkpoint, which holds all that this needs. Several threads may call it, or several
 /// of its kind, at once: they compute side by side and share the threads of the process; on a CUDA device one after the
@@ -38,11 +33,7 @@ struct Prediction {
 /// Rows do not depend on each other but for rounding. Larger batches are computed in pieces of 32.
 class HEARTH_API Predictor {
  public:
-  struct Class {
-    std::int64_t label;
-    std::string name;
-    double probability;
-  };
+  using Class = ScoredClass;
 
   /// Opens the best checkpoint of a run's folder, or one checkpoint's folder; `overrides` as of --set, as in
   /// "device=cpu". FileError if there is none; UsageError for a run that continues or translates text.
@@ -80,6 +71,9 @@ class HEARTH_API Predictor {
   /// Of samples of a data::SampleDataset: the batch's tensors without the target, as collate() gives them. A
   /// segmentation's mask is argmax(logits, -1).
   Prediction predict_batch(const data::Batch& batch) const;
+
+  /// Of samples of any kind; the functions above are of one each.
+  Prediction predict(const train::OutsideSamples& samples, bool embedding = false) const;
 
   /// f32 [1, H, W, C]: what the model gets of a file, for predict_tensor(). Errors as of predict_files().
   Tensor prepared(const std::string& path) const;

@@ -9,7 +9,8 @@
 #include "train/cli/beam.h"
 #include "train/cli/commands.h"
 #include "train/step/step.h"
-#include "train/text_generation.h"
+#include "train/step/visit_batches.h"
+#include "train/task/written_text.h"
 
 namespace hearth::train {
 namespace {
@@ -38,13 +39,13 @@ int eval_command(const Arguments& arguments) {
   HEARTH_CHECK(DataError, part != nullptr && part->size() > 0, "eval: ", path.empty() ? "the data of this run" : path,
                " has no ", wanted.empty() ? "test or valid" : wanted, " split; choose another with --split");
   const bool translates =
-      session->task->predicts() == Predicts::translations && session->config().eval.metric != TranslationMetric::none;
+      session->task->writes_comparable_text() && session->config().eval.metric != TranslationMetric::none;
   for (const char* option : {"--beam", "--length-penalty", "--limit"})
     HEARTH_CHECK(UsageError, translates || !arguments.has(option), "eval: ", option,
                  " is for runs on pairs of lines, with an eval.metric");
-  const models::BeamOptions beam =
-      translates ? beam_options(arguments, part->tokens()->longest()) : models::BeamOptions{};
-  const std::int64_t limit = arguments.whole("--limit", 0, 1);
+  const TextMetricOptions compared{.search = beam_options(arguments, 0),
+                                   .limit = arguments.whole("--limit", 0, 1),
+                                   .by_edits = session->config().eval.metric == TranslationMetric::error_rate};
   warn_of_non_finite(*session->model);
   const Meter meter = evaluate(*session, part);
   for (const std::string& line : take_new_bad_samples(session->data, session->ranks->group()))
@@ -59,7 +60,10 @@ int eval_command(const Arguments& arguments) {
   if (session->task->has_accuracy()) record.set("accuracy", meter.accuracy());
   session->task->add_metrics(record, session->loss, meter, part.get());
   if (meter.metrics) meter.metrics->report(record);
-  if (translates) set_translation_metric(record, *session, *part->tokens()->pairs(), beam, limit);
+  if (translates) {
+    const EvaluationScope as_in_evaluations(*session);
+    session->task->add_text_metrics(record, *session, part, compared);
+  }
   if (arguments.has("--json")) {
     std::cout << to_text(record) << "\n";
     return 0;

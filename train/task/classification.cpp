@@ -9,7 +9,9 @@
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
+#include "train/task/answer.h"
 #include "train/task/class_report.h"
+#include "train/task/outside_inputs.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {
@@ -115,7 +117,8 @@ models::InputInfo ClassificationTask::input_info() const {
 }
 
 void ClassificationTask::prepare(const TrainedModel& trained, const ChosenComponents& chosen) {
-  if (samples_) return samples_->require_fitting_model(chosen);
+  if (samples_) return samples_->prepare(chosen);
+  files_ = data::folder_options(chosen.data);
   const std::int64_t channels = data_.input_shape().channels;
   pixel_values_ = Tensor::of({channels, 256}, data_.train_transforms.normalizer().values()).to(trained.device());
   const std::vector<NamedTensor> all = trained.model->parameters();
@@ -130,6 +133,17 @@ nn::Inputs ClassificationTask::inputs(const TrainedModel& trained, const data::B
   const std::int64_t capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), trained.device()) : 0;
   return {detail::normalize_images(
       images, pixel_values_, {.dtype = dtype, .erased = batch.find("erased"), .lambda = batch.find("mix")}, capacity)};
+}
+
+InputPieces ClassificationTask::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {
+  auto pieces = samples_ ? samples_->outside(*this, trained, samples) : image_inputs(data_, files_, samples);
+  if (!pieces) refuse_samples();
+  return *std::move(pieces);
+}
+
+const PredictForm& ClassificationTask::form() const {
+  if (!samples_) return images_form();
+  return samples_->is_table() ? rows_form() : files_form();
 }
 
 std::string ClassificationTask::describe() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/formats/image_folder.h"
 #include "train/task/sample_inputs.h"
 #include "train/task/task.h"
 
@@ -36,7 +37,8 @@ class HEARTH_API ClassificationTask : public Task {
   nn::Inputs inputs(const TrainedModel& trained, const data::Batch& batch) const override;
   const char* unit() const override { return samples_ ? "samples" : "images"; }
   std::unique_ptr<Metrics> metrics() const override { return class_metrics(options_, data_.train->class_names()); }
-  Predicts predicts() const override { return samples_ ? predicts_of_samples(data_) : Predicts::image_classes; }
+  InputPieces outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const override;
+  const PredictForm& form() const override;
   std::string describe() const override;
   std::int64_t rows_to_measure() const override;
   void report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
@@ -46,6 +48,7 @@ class HEARTH_API ClassificationTask : public Task {
   const data::DataSplits& data_;
   ClassMetricOptions options_;
   std::optional<SampleInputs> samples_;  // of a dataset of one's own
+  data::ImageFolderOptions files_{};     // how image files are read: as the run read its own
   Tensor pixel_values_;                  // f32 [C, 256]: what a pixel value of a channel is for the model
   bool pads_pixels_ = false;             // as its first layer, a convolution, has them padded
 };

@@ -5,6 +5,7 @@
 
 #include "data/table/table.h"
 #include "train/task/fitting_model.h"
+#include "train/task/outside_inputs.h"
 
 namespace hearth::train {
 namespace {
@@ -23,8 +24,8 @@ SampleInputs::SampleInputs(const char* task, const data::DataSplits& data, std::
   const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
   HEARTH_CHECK(ConfigError, samples != nullptr, "/task/type: ", task,
                " is of a data::SampleDataset, which the data are not; name another task");
-  if (const auto* const table = dynamic_cast<const data::TableDataset*>(samples))
-    columns_ = data::named_columns(table->facts());
+  table_ = dynamic_cast<const data::TableDataset*>(samples);
+  if (table_ != nullptr) columns_ = data::named_columns(table_->facts());
   const data::TensorSample example = samples->example();
   HEARTH_CHECK(ConfigError, !example.empty(), "/task/type: ", task, ": the training data has no samples");
   first_ = samples->collate({example});
@@ -59,14 +60,17 @@ models::InputInfo SampleInputs::info() const {
   return info;
 }
 
-void SampleInputs::require_fitting_model(const ChosenComponents& chosen) const {
+void SampleInputs::prepare(const ChosenComponents& chosen) {
   constexpr int axes_of_images = 4;
+  dataset_ = &chosen.data;
   const Tensor& input = first_[names_.front()];
   if (input.rank() != axes_of_images) refuse_image_model(chosen, shape_of_sample(input));
 }
 
-Predicts predicts_of_samples(const data::DataSplits& data) {
-  return dynamic_cast<const data::TableDataset*>(data.train.get()) != nullptr ? Predicts::rows : Predicts::files;
+std::optional<InputPieces> SampleInputs::outside(const Task& task, const TrainedModel& trained,
+                                                 const OutsideSamples& samples) const {
+  if (table_ != nullptr && dataset_ != nullptr) return row_inputs(task, trained, *table_, *dataset_, samples);
+  return batch_inputs(task, trained, samples);
 }
 
 std::string SampleInputs::describe() const {

@@ -2,11 +2,16 @@
 // Which tensors of a data::SampleDataset a model takes, and which it is compared with.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/sample_dataset.h"
 #include "train/task/task.h"
+
+namespace hearth::data {
+class TableDataset;
+}
 
 namespace hearth::train {
 
@@ -24,8 +29,13 @@ class HEARTH_API SampleInputs {
   const data::Batch& first() const { return first_; }
   /// What a model is told of its first input: [C], [T, C] or [H, W, C] a sample.
   models::InputInfo info() const;
-  /// ConfigError for a model of images where the first input is none.
-  void require_fitting_model(const ChosenComponents& chosen) const;
+  /// Takes note of the configured dataset. ConfigError for a model of images where the first input is none.
+  void prepare(const ChosenComponents& chosen);
+  /// Inputs of the model for the rows of a table where the data are one, else for batches; nothing for other samples.
+  std::optional<InputPieces> outside(const Task& task, const TrainedModel& trained,
+                                     const OutsideSamples& samples) const;
+  /// Whether the data are a table.
+  bool is_table() const { return table_ != nullptr; }
   /// "x [2], y [3]": inputs of a sample; of a table with what each column was taken for.
   std::string describe() const;
 
@@ -33,10 +43,8 @@ class HEARTH_API SampleInputs {
   std::vector<std::string> names_;
   std::string columns_;  ///< of a table, in words
   data::Batch first_;
+  const data::TableDataset* table_ = nullptr;
+  const data::Datasets::Component* dataset_ = nullptr;  ///< as configured
 };
-
-/// What `hearth predict` makes of a run on a data::SampleDataset: predictions for the rows of a table, or else what the
-/// task makes of a file.
-HEARTH_API Predicts predicts_of_samples(const data::DataSplits& data);
 
 }  // namespace hearth::train

@@ -5,6 +5,7 @@
 
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
+#include "train/task/answer.h"
 
 namespace hearth::train {
 namespace {
@@ -76,7 +77,14 @@ TargetTask::TargetTask(const char* name, const data::DataSplits& data, const Tar
 
 std::int64_t TargetTask::targets() const { return inputs_.first()[target_].size(); }
 
-void TargetTask::prepare(const TrainedModel&, const ChosenComponents& chosen) { inputs_.require_fitting_model(chosen); }
+void TargetTask::prepare(const TrainedModel&, const ChosenComponents& chosen) { inputs_.prepare(chosen); }
+
+InputPieces TargetTask::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {
+  if (auto pieces = inputs_.outside(*this, trained, samples)) return *std::move(pieces);
+  refuse_samples();
+}
+
+const PredictForm& TargetTask::form() const { return inputs_.is_table() ? rows_form() : files_form(); }
 
 models::InputInfo TargetTask::input_info() const {
   models::InputInfo info = inputs_.info();

@@ -32,7 +32,8 @@ class HEARTH_API TargetTask : public Task {
   bool best_by_loss() const override { return true; }
   bool has_accuracy() const override { return false; }
   void check(const Loss& loss) const override;
-  Predicts predicts() const override { return predicts_of_samples(data_); }
+  InputPieces outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const override;
+  const PredictForm& form() const override;
 
  protected:
   TargetTask(const char* name, const data::DataSplits& data, const TargetOptions& options);

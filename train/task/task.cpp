@@ -5,6 +5,8 @@
 #include "core/run_on.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
+#include "train/task/answer.h"
+#include "train/task/outside_inputs.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {
@@ -41,6 +43,18 @@ void Task::check(const Loss& loss) const {
   HEARTH_CHECK(ConfigError, loss.class_weights == 0 || loss.class_weights == classes,
                "/loss/class_weights: ", loss.class_weights, " numbers for ", classes, " classes; give one a class");
 }
+
+InputPieces Task::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {
+  if (auto pieces = batch_inputs(*this, trained, samples)) return *std::move(pieces);
+  refuse_samples();
+}
+
+void Task::refuse_samples() const {
+  throw UsageError(
+      join_text("predictor: the run was trained on ", form().trained_on, "; use ", form().predictor_function));
+}
+
+const PredictForm& Task::form() const { return files_form(); }
 
 Json Task::predict(const TrainedModel&, const std::string& path, const std::string&) const {
   throw UsageError(

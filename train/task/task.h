@@ -17,6 +17,7 @@
 #include "models/registry.h"
 #include "train/model/loss.h"
 #include "train/model/metrics.h"
+#include "train/task/outside_samples.h"
 
 namespace hearth::train {
 
@@ -24,6 +25,8 @@ class ReportSections;
 class TrainedModel;
 struct Figure;
 struct Meter;
+struct PredictForm;
+struct TextMetricOptions;
 
 /// What a loss tells on the way.
 struct Measured {
@@ -31,7 +34,7 @@ struct Measured {
   Metrics* metrics = nullptr;  ///< takes the batch in; null in training
 };
 
-/// The components of a run's configuration that a task may look at.
+/// The components of a run's configuration that a task may look at; they outlive it.
 struct ChosenComponents {
   const models::Models::Component& model;
   const data::Datasets::Component& data;
@@ -39,16 +42,6 @@ struct ChosenComponents {
 
 /// Calls a function with batches of a split, in order and where the model computes; the model is in evaluation mode.
 using VisitBatches = std::function<void(const std::function<void(const data::Batch&)>& use)>;
-
-/// What `hearth predict` makes of a run.
-enum class Predicts : std::uint8_t {
-  image_classes,  ///< classes of images
-  text_classes,   ///< classes of sequences
-  continuations,  ///< what prompts go on with
-  translations,   ///< other sequences for those given
-  files,          ///< a line for each file, by Task::predict
-  rows,           ///< classes or numbers for the rows of tables
-};
 
 class HEARTH_API Task {
  public:
@@ -82,10 +75,21 @@ class HEARTH_API Task {
   /// Adds to a record what follows from the loss and accuracy of `meter`. `part`: the dataset of an evaluation of all
   /// its samples; null for a stretch of training.
   virtual void add_metrics(Json&, const Loss&, const Meter&, const data::Dataset*) const {}
-  virtual Predicts predicts() const { return Predicts::files; }
+  /// Makes inputs of the model of samples from outside of the run's data; what they refer to outlives the result.
+  /// UsageError, by form(), for samples that the task does not take. Here: of batches, by inputs().
+  virtual InputPieces outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const;
+  /// How `hearth predict` and a Predictor are used with the run (train/task/answer.h). Here: a line for each file, by
+  /// predict(), and predictions of batches.
+  virtual const PredictForm& form() const;
   /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The model is in
   /// evaluation mode. UsageError unless the task overrides it.
   virtual Json predict(const TrainedModel& trained, const std::string& path, const std::string& folder) const;
+  /// Whether the model writes sequences for a split that can be compared with what they should be.
+  virtual bool writes_comparable_text() const { return false; }
+  /// Adds to a record how the sequences that the model writes for a split compare with what they should be. Here:
+  /// nothing.
+  virtual void add_text_metrics(Json&, const TrainedModel&, const data::DatasetPointer&,
+                                const TextMetricOptions&) const {}
   /// Adds to the run's report what the model makes of a split, the batches that `visit` gives: mistakes, masks, ...
   /// (train/task/report_sections.h). The averaged weights are in use if there are any. Here: nothing.
   virtual void report(const TrainedModel&, const data::DatasetPointer& part, const VisitBatches& visit,
@@ -101,6 +105,10 @@ class HEARTH_API Task {
   virtual Shape longest(const Shape& shape) const { return shape; }
   /// Rows of a small batch for which ops take the memory that they take for any larger one.
   virtual std::int64_t rows_to_measure() const { return 4; }
+
+ protected:
+  /// UsageError that names what the run was trained on and the function of a Predictor that takes it.
+  [[noreturn]] void refuse_samples() const;
 };
 
 }  // namespace hearth::train

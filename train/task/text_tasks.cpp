@@ -7,9 +7,10 @@
 #include "data/text/mixture.h"
 #include "data/text/text_data.h"
 #include "train/model/meter.h"
+#include "train/task/answer.h"
 #include "train/task/class_report.h"
 #include "train/task/fitting_model.h"
-#include "train/task/written_text.h"
+#include "train/task/outside_inputs.h"
 
 namespace hearth::train {
 namespace {
@@ -31,9 +32,9 @@ std::vector<Stream> streams_of(const data::Datasets::Component& data, const std:
   return found;
 }
 
-bool is_masked(const data::Datasets::Component& data) {
+double mask_probability_of(const data::Datasets::Component& data) {
   const std::vector<Stream> streams = streams_of(data);
-  return !streams.empty() && streams.front().text->mask_probability > 0;
+  return streams.empty() ? 0 : streams.front().text->mask_probability;
 }
 
 /// In which direction a model attends is known of those of the library.
@@ -111,6 +112,13 @@ void TextClassificationTask::prepare(const TrainedModel&, const ChosenComponents
   require_model_among(chosen, {"bert"});
 }
 
+InputPieces TextClassificationTask::outside_inputs(const TrainedModel&, const OutsideSamples& samples) const {
+  if (auto pieces = text_inputs(*sequences().labelled(), samples)) return *std::move(pieces);
+  refuse_samples();
+}
+
+const PredictForm& TextClassificationTask::form() const { return sequences_form(); }
+
 std::unique_ptr<Metrics> TextClassificationTask::metrics() const {
   return class_metrics(options_, data_.train->class_names());
 }
@@ -138,7 +146,7 @@ void LanguageModelTask::prepare(const TrainedModel&, const ChosenComponents& cho
   require_model_among(chosen, {"gpt", "bert"});
   require_scores_of_tokens(chosen);
   require_fitting_masks(chosen);
-  is_masked_ = is_masked(chosen.data);
+  mask_probability_ = mask_probability_of(chosen.data);
 }
 
 void LanguageModelTask::check(const Loss& loss) const {
@@ -161,7 +169,7 @@ void LanguageModelTask::add_metrics(Json& record, const Loss& loss, const Meter&
 
 std::vector<Figure> LanguageModelTask::samples(const TrainedModel& trained, const data::DatasetPointer& part) const {
   constexpr std::int64_t max_prompt = 24, max_new = 120;
-  if (is_masked_) return {};
+  if (mask_probability_ > 0) return {};
   // The beginnings of the split's first two rows.
   data::Loader loader(part, {.batch_size = std::min<std::int64_t>(2, part->size()), .workers = 0});
   const data::Batch batch = loader.next();

@@ -6,6 +6,7 @@
 #include "data/text/token_set.h"
 #include "train/task/classification.h"
 #include "train/task/task.h"
+#include "train/task/written_text.h"
 
 namespace hearth::train {
 
@@ -16,6 +17,8 @@ class SequenceTask : public Task {
   std::string describe() const override;
   Shape longest(const Shape& shape) const override;
   std::int64_t rows_to_measure() const override;
+  /// The most ids that a row of the training has.
+  std::int64_t longest_row() const { return sequences().longest(); }
 
  protected:
   /// ConfigError, naming the task, unless the data are sequences.
@@ -33,7 +36,8 @@ class TextClassificationTask : public SequenceTask {
   /// ConfigError for a model of the library other than `bert`.
   void prepare(const TrainedModel& trained, const ChosenComponents& chosen) override;
   const char* unit() const override { return "sequences"; }
-  Predicts predicts() const override { return Predicts::text_classes; }
+  InputPieces outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const override;
+  const PredictForm& form() const override;
   std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
   void report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
@@ -53,7 +57,16 @@ class LanguageModelTask : public SequenceTask {
   const char* unit() const override { return "tokens"; }
   /// What a token is followed by has many right answers: the loss tells more.
   bool best_by_loss() const override { return true; }
-  Predicts predicts() const override { return Predicts::continuations; }
+  const PredictForm& form() const override;
+  /// Continues prompts, each of one id or more. `options.limits` but for `most` come from the tokenizer. The model is
+  /// in evaluation mode. UsageError for a run on pairs or on masked sequences.
+  std::vector<Continuation> continue_ids(const TrainedModel& trained,
+                                         const std::vector<std::vector<std::int32_t>>& prompts,
+                                         models::GenerateOptions options) const;
+  /// The same of prompts in UTF-8, of which an empty one stands for the beginning of a text. DataError, naming the
+  /// prompt's number, for one that is not UTF-8 or has what the vocabulary lacks.
+  std::vector<Continuation> continue_text(const TrainedModel& trained, const std::vector<std::string>& prompts,
+                                          models::GenerateOptions options) const;
   /// Positions that do not count are labelled data::ignored_label.
   void check(const Loss& loss) const override;
   /// `perplexity` and, where every token of the part was predicted, `bits_per_character`.
@@ -65,7 +78,10 @@ class LanguageModelTask : public SequenceTask {
   LanguageModelTask(const char* name, const data::DataSplits& data) : SequenceTask(name, data) {}
 
  private:
-  bool is_masked_ = false;
+  /// UsageError unless texts can go on from prompts.
+  const data::TokenDataset& stream() const;
+
+  double mask_probability_ = 0;
 };
 
 /// The tokens of a sequence that answers another one.
@@ -76,7 +92,22 @@ class TranslationTask : public LanguageModelTask {
   void prepare(const TrainedModel& trained, const ChosenComponents& chosen) override;
   models::InputInfo input_info() const override;
   nn::Inputs inputs(const TrainedModel& trained, const data::Batch& batch) const override;
-  Predicts predicts() const override { return Predicts::translations; }
+  const PredictForm& form() const override;
+  /// The ids of lines as the run takes them. DataError naming `source` and the line for one that is longer than the
+  /// model takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks.
+  std::vector<std::vector<std::int32_t>> source_ids(const std::vector<std::string>& lines,
+                                                    const std::string& source) const;
+  /// Translates sources, ids with an end. `options.limits` but for `most` come from the tokenizer of translations.
+  /// Searches for those of about equal length together. A source of the end alone gives an empty text. The model is in
+  /// evaluation mode.
+  std::vector<Translation> translate(const TrainedModel& trained, const std::vector<std::vector<std::int32_t>>& sources,
+                                     models::BeamOptions options) const;
+  bool writes_comparable_text() const override { return true; }
+  /// `decoded`, the number of translations, and `bleu`, or `error_rate` (edits by words) and `sequence_error_rate`
+  /// (translations with an edit). For the latter pairs with one source are translated once and counted against the
+  /// nearest of their references. References are what the tokenizer makes of them.
+  void add_text_metrics(Json& record, const TrainedModel& trained, const data::DatasetPointer& part,
+                        const TextMetricOptions& options) const override;
   /// Translations of the first pairs of the split, by greedy decoding, beside what they should be.
   std::vector<Figure> samples(const TrainedModel& trained, const data::DatasetPointer& part) const override;
 };

@@ -40,6 +40,13 @@ HEARTH_API std::vector<Translation> write_translations(const TrainedModel& train
                                                        const std::vector<std::vector<std::int32_t>>& sources,
                                                        models::BeamOptions options);
 
+/// What sequences that a model writes for a split are compared by.
+struct TextMetricOptions {
+  models::BeamOptions search{};  ///< limits.most is 0: as many ids as a row of the split has
+  std::int64_t limit = 0;        ///< the first so many pairs; 0: all
+  bool by_edits = false;         ///< error rates in place of BLEU
+};
+
 /// Text whose bytes are UTF-8: others, as half a character at the end of a text of bytes, become U+FFFD.
 HEARTH_API std::string repaired_text(std::string_view text);
 

@@ -13,6 +13,7 @@
 #include "train/predictor.h"
 #include "train/session.h"
 #include "train/step/step.h"
+#include "train/task/answer.h"
 
 namespace hearth::train::task_test {
 namespace {
@@ -173,9 +174,9 @@ TEST(Task, OfAProgramTrainsAndEvaluates) {
 
 TEST(Task, OfAProgramPredictsFilesUnlessItSaysOtherwise) {
   add_own_once();
-  EXPECT_EQ(session_of("mlp", "digits", "classification")->task->predicts(), Predicts::image_classes);
+  EXPECT_STREQ(session_of("mlp", "digits", "classification")->task->form().trained_on, "images");
   auto own = session_of("task_test_linear", "task_test_lines", "task_test_regression");
-  EXPECT_EQ(own->task->predicts(), Predicts::files);
+  EXPECT_STREQ(own->task->form().trained_on, "samples of the program's own");
   data::Batch batch;
   batch.set("x", Tensor::of<float>({40, 2}, std::vector<float>(80, 0.5F)));
   const NoGrad no_grad;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers for images, tables and files.
+#include "train/task/answer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <ostream>
+
+#include "autograd/grad_mode.h"
+#include "core/io/file.h"
+#include "core/io/printable.h"
+#include "data/formats/image_folder.h"
+#include "ops/shape/concat.h"
+#include "train/cli/arguments.h"
+#include "train/task/task.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr std::int64_t usual_top = 3;
+
+std::vector<double> values_of_row(const Tensor& rows, std::int64_t row) {
+  const std::int64_t width = rows.size() / rows.dim(0);
+  const float* const first = rows.data<const float>() + row * width;
+  return {first, first + width};
+}
+
+/// Inputs that cannot be read are named and passed over; the command fails at its end.
+class Unreadable {
+ public:
+  explicit Unreadable(std::ostream& stream) : stream_(stream) {}
+  void add(const Error& error) {
+    stream_ << "hearth: warning: " << error.what() << "\n";
+    if (count_++ > 0) return;
+    first_ = error.what();
+    is_file_error_ = error.kind() == std::string_view("file");
+  }
+  void add(const data::Warnings& warnings) {
+    tell(warnings);
+    if (count_ == 0 && warnings.count > 0) first_ = warnings.first.front();
+    count_ += static_cast<std::size_t>(warnings.count);
+    in_folders_ += static_cast<std::size_t>(warnings.count);
+  }
+  /// Names the first of what is passed over.
+  void tell(const data::Warnings& warnings) const {
+    for (const std::string& text : warnings.first) stream_ << "hearth: warning: " << printable(text) << "\n";
+    if (const auto more = warnings.count - static_cast<std::int64_t>(warnings.first.size()); more > 0)
+      stream_ << "hearth: warning: and " << more << " more\n";
+  }
+  /// FileError or DataError if there was one.
+  void report(std::size_t inputs) const {
+    if (count_ == 0) return;
+    const std::string text = join_text(first_, "; ", count_, " of ", inputs + in_folders_, " inputs cannot be read");
+    if (is_file_error_) throw FileError(text);
+    throw DataError(text);
+  }
+
+ private:
+  std::ostream& stream_;
+  std::size_t count_ = 0, in_folders_ = 0;
+  std::string first_;
+  bool is_file_error_ = false;
+};
+
+/// The files named, and of folders all images below them.
+std::vector<std::string> image_files_of(const PredictCall& call, Unreadable& unreadable) {
+  std::vector<std::string> files;
+  for (const std::string& input : call.inputs) {
+    std::error_code absent;
+    if (!std::filesystem::is_directory(input, absent)) {
+      files.push_back(input);
+      continue;
+    }
+    const data::ImageFiles below = data::image_files(input);
+    unreadable.add(below.unreadable);
+    unreadable.tell(below.left_out);
+    HEARTH_CHECK(DataError, !below.paths.empty(), input, ": has no image file; give files, or a folder that has some");
+    files.insert(files.end(), below.paths.begin(), below.paths.end());
+  }
+  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", images_form().usage);
+  return files;
+}
+
+void answer_images(const PredictCall& call) {
+  Unreadable unreadable(call.warnings);
+  const std::vector<std::string> files = image_files_of(call, unreadable);
+  for (std::size_t first = 0; first < files.size(); first += samples_at_once) {
+    std::vector<std::string> names;
+    std::vector<Tensor> inputs;
+    for (std::size_t i = first; i < std::min(files.size(), first + samples_at_once); ++i) {
+      try {
+        const InputPieces image = call.task.outside_inputs(call.trained, ImageFiles{{&files[i], 1}});
+        inputs.push_back(image.make(0, 1).at(0));
+        names.push_back(files[i]);
+      } catch (const DataError& error) {
+        unreadable.add(error);
+      } catch (const FileError& error) {
+        unreadable.add(error);
+      }
+    }
+    if (inputs.empty()) continue;
+    const NoGrad no_grad;
+    const Tensor images = concat(inputs, 0);
+    write_classes(call, names, call.compute(ImageTensor{images}, call.arguments.has("--embedding")));
+  }
+  unreadable.report(files.size());
+}
+
+void answer_rows(const PredictCall& call) {
+  HEARTH_CHECK(UsageError, !call.inputs.empty(), "predict: no file is named; use ", rows_form().usage);
+  const std::int64_t count = call.arguments.whole("--top", usual_top, 1);
+  for (const std::string& path : call.inputs) {
+    const Prediction result = call.compute(RowsOfFile{path}, false);
+    for (std::int64_t row = 0; row < result.logits.dim(0); ++row) {
+      const std::vector<double> outputs = values_of_row(result.logits, row);
+      Json line = Json::object().set("input", path).set("row", row);
+      if (!result.probabilities.defined()) {
+        line.set("prediction", outputs.size() == 1 ? Json(outputs[0]) : Json::array_of(outputs));
+      } else {
+        set_classes(line, top_classes(result, call.classes, row, count));
+        if (call.arguments.has("--logits")) line.set("logits", Json::array_of(outputs));
+      }
+      call.out << to_text(line) << "\n";
+    }
+    call.out.flush();
+  }
+}
+
+void answer_files(const PredictCall& call) {
+  HEARTH_CHECK(UsageError, !call.inputs.empty(), "predict: no file is named; use ", files_form().usage);
+  const std::string folder = call.arguments.value("--out").value_or(".");
+  make_directories(folder);
+  for (const std::string& input : call.inputs)
+    call.out << to_text(call.task.predict(call.trained, input, folder)) << std::endl;
+}
+
+}  // namespace
+
+void set_classes(Json& line, const std::vector<ScoredClass>& top) {
+  Json list = Json::array();
+  for (const ScoredClass& each : top)
+    list.push_back(
+        Json::object().set("label", each.label).set("class", each.name).set("probability", each.probability));
+  line.set("label", top[0].label)
+      .set("class", top[0].name)
+      .set("probability", top[0].probability)
+      .set("top", std::move(list));
+}
+
+void write_classes(const PredictCall& call, const std::vector<std::string>& inputs, const Prediction& prediction) {
+  const std::int64_t count = call.arguments.whole("--top", usual_top, 1);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    Json line = Json::object().set("input", inputs[i]);
+    set_classes(line, top_classes(prediction, call.classes, row, count));
+    if (call.arguments.has("--logits")) line.set("logits", Json::array_of(values_of_row(prediction.logits, row)));
+    if (call.arguments.has("--embedding"))
+      line.set("embedding", Json::array_of(values_of_row(prediction.embedding, row)));
+    call.out << to_text(line) << "\n";
+  }
+  call.out.flush();
+}
+
+const PredictForm& images_form() {
+  static const PredictForm form{.trained_on = "images",
+                                .usage = "hearth predict RUN IMAGE...",
+                                .options = {"--top", "--logits", "--embedding"},
+                                .answer = answer_images,
+                                .predictor_function = "predict_files()"};
+  return form;
+}
+
+const PredictForm& rows_form() {
+  static const PredictForm form{.trained_on = "a table",
+                                .usage = "hearth predict RUN FILE.csv... (or FILE.npy, FILE.npz)",
+                                .options = {"--top", "--logits"},
+                                .answer = answer_rows,
+                                .predictor_function = "predict_rows()"};
+  return form;
+}
+
+const PredictForm& files_form() {
+  static const PredictForm form{.trained_on = "samples of the program's own",
+                                .usage = "hearth predict RUN FILE...",
+                                .options = {"--out"},
+                                .answer = answer_files,
+                                .predictor_function = "predict_batch()"};
+  return form;
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples from outside of a run's data, and the inputs of a model that a task makes of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "core/tensor.h"
+#include "data/batch.h"
+#include "data/images/codecs/image.h"
+#include "models/nn/module.h"
+
+namespace hearth::train {
+
+/// Paths of image files.
+struct ImageFiles {
+  std::span<const std::string> paths;
+};
+/// Decoded images of any size.
+struct DecodedImages {
+  std::span<const data::Image> images;
+};
+/// [n, h, w, c]: u8 pixels, or f32 as the model takes them.
+struct ImageTensor {
+  const Tensor& images;
+};
+/// Sequences in UTF-8.
+struct Texts {
+  std::span<const std::string> sequences;
+};
+/// A file with rows of a table.
+struct RowsOfFile {
+  const std::string& path;
+};
+/// f32 or f64 rows of numbers.
+struct RowsOfTensor {
+  const Tensor& rows;
+};
+/// A batch of a data::SampleDataset.
+struct BatchSamples {
+  const data::Batch& batch;
+};
+/// Refers to what a caller holds.
+using OutsideSamples =
+    std::variant<ImageFiles, DecodedImages, ImageTensor, Texts, RowsOfFile, RowsOfTensor, BatchSamples>;
+
+/// Samples that are computed at once: enough to keep all cores busy, few enough for the memory of large images.
+inline constexpr std::int64_t samples_at_once = 32;
+
+/// Inputs of a model, made some at a time.
+struct InputPieces {
+  std::int64_t total = 0;  ///< samples
+  /// Inputs of samples [first, first + count).
+  std::function<nn::Inputs(std::int64_t first, std::int64_t count)> make{};
+  std::int64_t at_once = samples_at_once;
+  bool classifies = true;  ///< the model has to give one score for each of the run's classes, if there are any
+};
+
+}  // namespace hearth::train
