@@ -49,7 +49,7 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
       folder_(folder),
       progress_(progress),
       communication_(&session.ranks->group()),
-      input_(session.data.train->images() != nullptr) {
+      input_(*session.data.train) {
 #if HEARTH_HAS_CUDA
   if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
 #endif

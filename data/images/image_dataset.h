@@ -58,6 +58,7 @@ class HEARTH_API ImageDataset : public Dataset {
 
   /// Batches of "images" and "labels", transformed and perhaps mixed.
   std::unique_ptr<BatchMaker> batches(const Transforms& transforms, const LoaderOptions& options) const final;
+  const char* unit() const final { return "images"; }
   const ImageDataset* images() const final { return this; }
 
  protected:

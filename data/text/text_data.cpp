@@ -218,4 +218,16 @@ Splits text_splits_at(const Datasets::Component& data, const std::string& path, 
   return labelled_splits(options, known);
 }
 
+std::int64_t tokens_per_batch(const Datasets::Component& data) {
+  if (const auto* const pairs = data.options<ParallelTextData>()) return pairs->tokens_per_batch;
+  const auto* const labelled = data.options<LabelledTextData>();
+  return labelled != nullptr ? labelled->tokens_per_batch : 0;
+}
+
+std::string describe_token_batches(const Datasets::Component& data) {
+  const std::int64_t tokens = tokens_per_batch(data);
+  if (tokens == 0) return "";
+  return join_text("up to ", tokens, data.options<ParallelTextData>() != nullptr ? " tokens a side" : " tokens");
+}
+
 }  // namespace hearth::data

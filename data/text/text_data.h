@@ -21,6 +21,11 @@ HEARTH_API Splits text_data(const TextData& options);
 HEARTH_API Splits parallel_text_data(const ParallelTextData& options);
 HEARTH_API Splits labelled_text_data(const LabelledTextData& options);
 
+/// Ids that a batch is filled up to; 0 where it has `train.batch_size` samples.
+HEARTH_API std::int64_t tokens_per_batch(const Datasets::Component& data);
+/// The same in words, "up to 4096 tokens a side"; empty where a batch has `train.batch_size` samples.
+HEARTH_API std::string describe_token_batches(const Datasets::Component& data);
+
 /// What a model that was trained on text takes for granted of them.
 struct KnownText {
   TokenizerPointer tokenizer{};

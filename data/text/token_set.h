@@ -64,6 +64,7 @@ class HEARTH_API TokenDataset : public Dataset {
   /// Of the batches that a loader with these options makes.
   Padding padding(LoaderOptions options) const;
 
+  const char* unit() const final { return "tokens"; }
   const TokenDataset* tokens() const final { return this; }
   /// The pieces that are to be predicted, or the classes of sequences.
   const std::vector<std::string>& class_names() const override { return pieces_; }

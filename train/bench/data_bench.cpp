@@ -13,7 +13,7 @@
 #include "core/cpu/cores.h"
 #include "core/text_stream.h"
 #include "data/images/codecs/decode.h"
-#include "data/images/image_dataset.h"
+#include "data/inspection.h"
 #include "train/bench/disk_speed.h"
 
 namespace hearth::train {
@@ -38,9 +38,9 @@ struct Taken {
 };
 
 /// Takes batches, of which nothing is made, for so long. Those of the warm-up do not count.
-Taken take(data::Loader& loader, double seconds, bool images) {
+Taken take(data::Loader& loader, double seconds, const data::Dataset& set) {
   for (int i = 0; i <= loader.options().prefetch; ++i) (void)loader.next();
-  InputMeter meter(images);
+  InputMeter meter(set);
   (void)meter.collect(loader);
   meter.clear();
   Taken taken;
@@ -87,23 +87,9 @@ double calls_per_s(int threads, double seconds, const F& f) {
   return static_cast<double>(calls) / seconds_since(began);
 }
 
-/// Some image files of a set, in memory; none where it has no such files.
-std::vector<std::vector<std::uint8_t>> files_in_memory(const data::ImageDataset& set) {
-  std::vector<std::vector<std::uint8_t>> files;
-  std::uint64_t bytes = 0;
-  const std::int64_t count = std::min(set.size(), most_held_files);
-  for (std::int64_t i = 0; i < count && bytes < most_held_bytes; ++i) {
-    // From everywhere in the set, as classes may differ.
-    if (!set.encoded(i * (set.size() / count), files.emplace_back())) return {};
-    bytes += files.back().size();
-  }
-  return files;
-}
-
 DataLimits limits_of(const data::Dataset& set, int threads, double seconds) {
   DataLimits limits;
-  if (set.images() == nullptr) return limits;
-  const auto held = files_in_memory(*set.images());
+  const auto held = data::encoded_samples(set, most_held_files, most_held_bytes);
   if (held.empty()) return limits;
   for (const auto& file : held)
     limits.bytes_a_sample += static_cast<double>(file.size()) / static_cast<double>(held.size());
@@ -151,8 +137,8 @@ double DataLimits::lowest() const {
 DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) {
   const RunConfig& config = loaded.config;
   data::DataSplits splits = data::make_data(config.data);
-  const bool images = splits.train->images() != nullptr;
-  const std::string unit = images ? "images/s" : splits.train->tokens() != nullptr ? "tokens/s" : "samples/s";
+  const data::Dataset& set = *splits.train;
+  const std::string unit = join_text(set.unit(), "/s");
   const std::string name = "data/" + config.name;
   const int threads = std::max(splits.options.workers, 1), cores = cpu::available_cores();
 
@@ -160,7 +146,7 @@ DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) 
   Taken piped;
   {
     data::Loader loader = splits.train_loader(config.train.batch_size, config.seed, device.type);
-    piped = take(loader, seconds, images);
+    piped = take(loader, seconds, set);
   }
   bench.pipeline = case_of(name, piped, piped, device, unit);
   bench.pipeline.implementation =
@@ -170,7 +156,7 @@ DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) 
 
   splits.options.workers = 0;
   data::Loader loader = splits.train_loader(config.train.batch_size, config.seed, device.type);
-  Taken alone = take(loader, seconds, images);
+  Taken alone = take(loader, seconds, set);
   data::StageTimes times = alone.use.loader.times;
   if (device.is_cuda())
     times[Stage::copy] = alone.batches * time_repeated([&] { (void)alone.last.to(device); }, device).median_ms / 1e3;

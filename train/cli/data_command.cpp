@@ -6,15 +6,12 @@
 #include "core/io/printable.h"
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
-#include "data/images/contact_sheet.h"
-#include "data/images/inspect.h"
+#include "data/inspection.h"
 #include "data/packing/pack_records.h"
 #include "data/packing/pack_text.h"
 #include "data/source/record_file.h"
 #include "data/splits.h"
-#include "data/table/table.h"
 #include "data/text/text_data.h"
-#include "data/text/text_inspect.h"
 #include "dist/process_group.h"
 #include "train/checkpoint/bad_samples.h"
 #include "train/cli/commands.h"
@@ -201,38 +198,6 @@ int report_file(const std::string& path, bool whole, bool as_json) {
   return 0;
 }
 
-/// One part's report, as JSON and as text; adds samples that cannot be read, or have bad labels, to `problems`.
-std::pair<Json, std::string> report(const data::Dataset& part, bool whole, std::int64_t batch_size,
-                                    std::int64_t& problems) {
-  if (const data::TokenDataset* tokens = part.tokens()) {
-    const data::TextInspection found = data::inspect_text(*tokens, batch_size);
-    return {data::to_json(found), data::to_text(found)};
-  }
-  if (const auto* const table = dynamic_cast<const data::TableDataset*>(&part)) {
-    // All of it was read when it was opened.
-    const Json described = data::describe_table(*table);
-    return {described, to_text(described, 2)};
-  }
-  const data::ImageDataset* const images = part.images();
-  HEARTH_CHECK(UsageError, images != nullptr, "data: ", part.source(),
-               " holds neither images, nor sequences of tokens, nor a table, which is what this command looks at");
-  const data::Inspection found = whole ? data::verify(*images) : data::inspect(*images);
-  problems += found.problems.count;
-  return {data::to_json(found), data::to_text(found)};
-}
-
-void write_sheet(const Arguments& arguments, const data::Dataset& part) {
-  const std::string path = *arguments.value("--sheet");
-  HEARTH_CHECK(UsageError, part.images() != nullptr, "data inspect: --sheet is for images, and ", part.source(),
-               " has none");
-  constexpr int side = 96;
-  const auto samples = data::spread_samples(part.size(), arguments.positive("--samples", 64));
-  data::write_png(path, data::contact_sheet(*part.images(), samples, side));
-  std::cerr << printable(path) << ": " << samples.size() << " samples, row by row from the top left: every "
-            << static_cast<double>(part.size()) / static_cast<double>(samples.size()) << "th of " << part.size()
-            << "\n";
-}
-
 int data_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   HEARTH_CHECK(UsageError, what == "inspect" || what == "verify" || what == "pack", "data: \"", what,
@@ -252,11 +217,17 @@ int data_command(const Arguments& arguments) {
   Json all = Json::object();
   for (const auto& [name, part] : {std::pair{"train", data.train}, {"valid", data.valid}, {"test", data.test}}) {
     if (!part) continue;
-    auto [json, text] = report(*part, what == "verify", source.batch_size, problems);
-    all.set(name, std::move(json));
-    if (!arguments.has("--json")) std::cout << name << "\n" << text << "\n";
+    data::PartReport report = data::inspect_part(*part, what == "verify", source.batch_size);
+    problems += report.problems;
+    all.set(name, std::move(report.json));
+    if (!arguments.has("--json")) std::cout << name << "\n" << report.text << "\n";
   }
-  if (arguments.has("--sheet")) write_sheet(arguments, *data.train);
+  if (const auto sheet = arguments.value("--sheet")) {
+    const std::int64_t shown = data::write_sheet(*sheet, *data.train, arguments.positive("--samples", 64)),
+                       size = data.train->size();
+    std::cerr << printable(*sheet) << ": " << shown << " samples, row by row from the top left: every "
+              << static_cast<double>(size) / static_cast<double>(shown) << "th of " << size << "\n";
+  }
   if (what == "verify" && !data::type_of_shards(path).empty()) {
     for (const std::string& fault : data::verify_shards(path)) {
       std::cerr << "hearth: warning: " << fault << "\n";

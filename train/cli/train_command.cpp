@@ -43,16 +43,9 @@ std::string describe_lr(const Session& session) {
   return text;
 }
 
-/// Ids that a batch is filled up to; 0 where it has batch_size samples.
-std::int64_t tokens_per_batch(const data::Datasets::Component& data) {
-  if (const auto* const pairs = data.options<data::ParallelTextData>()) return pairs->tokens_per_batch;
-  const auto* const labelled = data.options<data::LabelledTextData>();
-  return labelled != nullptr ? labelled->tokens_per_batch : 0;
-}
-
 /// A run's config.json has the default, which nobody has to take back.
 void refuse_unused_batch_size(const RunConfig& config) {
-  const std::int64_t tokens = tokens_per_batch(config.data), rows = config.train.batch_size;
+  const std::int64_t tokens = data::tokens_per_batch(config.data), rows = config.train.batch_size;
   HEARTH_CHECK(ConfigError, tokens == 0 || rows == TrainOptions{}.batch_size, "/train/batch_size: ", rows,
                " samples, but batches are filled up to /data/tokens_per_batch, ", tokens,
                " ids; leave batch_size out, or tokens_per_batch");
@@ -60,10 +53,9 @@ void refuse_unused_batch_size(const RunConfig& config) {
 
 /// What an update sees: "64 x 3", "4096 tokens".
 std::string describe_update(const RunConfig& config) {
-  const std::int64_t tokens = tokens_per_batch(config.data), batches = config.train.accumulate;
-  const bool pairs = config.data.options<data::ParallelTextData>() != nullptr;
-  std::string text = tokens > 0 ? join_text("up to ", tokens, pairs ? " tokens a side" : " tokens")
-                                : join_text(config.train.batch_size);
+  const std::int64_t batches = config.train.accumulate;
+  std::string text = data::describe_token_batches(config.data);
+  if (text.empty()) text = join_text(config.train.batch_size);
   if (batches > 1) text += join_text(" x ", batches);
   return text;
 }

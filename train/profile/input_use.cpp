@@ -118,8 +118,8 @@ void write_input(Json& record, const InputUse& use) {
   if (const InputAdvice advice = advice_on_input(use); !advice.text.empty()) record.set("data_advice", advice.text);
 }
 
-InputMeter::InputMeter(bool images) {
-  use_.images = images;
+InputMeter::InputMeter(const data::Dataset& set) {
+  use_.images = set.images() != nullptr;
   use_.cores = cpu::available_cores();
 }
 

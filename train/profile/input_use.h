@@ -48,7 +48,7 @@ HEARTH_API void write_input(Json& record, const InputUse& use);
 /// Measures the input of a run's steps.
 class HEARTH_API InputMeter {
  public:
-  explicit InputMeter(bool images);
+  explicit InputMeter(const data::Dataset& set);
   /// While it lives this thread makes a step.
   class HEARTH_API StepScope {
    public:

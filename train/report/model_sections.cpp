@@ -5,10 +5,10 @@
 #include "models/nn/summary.h"
 #include "train/report/page.h"
 #include "train/report/report.h"
-#include "train/report/training_inputs.h"
 #include "train/step/step.h"
 #include "train/step/visit_batches.h"
 #include "train/task/report_sections.h"
+#include "train/task/training_inputs.h"
 
 namespace hearth::train {
 namespace {
@@ -74,7 +74,7 @@ std::string model_sections(Session& session, const ModelReport& options) {
   HEARTH_CHECK(UsageError, options.most >= 1, "report: ", options.most, " samples; give 1 or more");
   ReportSections sections;
   add_task(session, options, sections);
-  add_training_inputs(session, sections);
+  add_training_inputs(session.data, session.config().seed, sections);
   add_layers(session, sections);
   return sections.html();
 }

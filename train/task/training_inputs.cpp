@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/report/training_inputs.h"
+#include "train/task/training_inputs.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "data/images/image_dataset.h"
 #include "data/loading/loader.h"
-#include "train/session.h"
 
 namespace hearth::train {
 namespace {
 
-constexpr std::int64_t shown = 8, few_classes = 30;
+constexpr std::int64_t images_shown = 8, most_bars = 30;
 
 /// An image of a batch, f32 [H, W, C], by its pixels before they were normalized.
 data::Image pixels_of(const Tensor& images, std::int64_t row, const data::Normalizer& normalizer) {
@@ -42,14 +41,13 @@ std::string label_text(const Tensor& labels, std::int64_t row, const std::vector
   return text;
 }
 
-void add_images(const Session& session, ReportSections& sections) {
-  const data::DataSplits& data = session.data;
+void add_images(const data::DataSplits& data, std::uint64_t seed, ReportSections& sections) {
   data::Loader loader(data.train, data.train_transforms,
-                      {.batch_size = std::min(shown, data.train->size()),
+                      {.batch_size = std::min(images_shown, data.train->size()),
                        .workers = 0,
                        .prefetch = 1,
                        .shuffle = true,
-                       .seed = session.config().seed,
+                       .seed = seed,
                        .mixup_alpha = data.image_options.augment.mixup,
                        .cutmix_alpha = data.image_options.augment.cutmix,
                        .dtype = DType::f32});
@@ -65,7 +63,7 @@ void add_images(const Session& session, ReportSections& sections) {
 
 void add_classes(const data::ImageDataset& images, ReportSections& sections) {
   const std::vector<std::string>& names = images.class_names();
-  if (names.empty() || static_cast<std::int64_t>(names.size()) > few_classes) return;
+  if (names.empty() || static_cast<std::int64_t>(names.size()) > most_bars) return;
   std::vector<std::int64_t> counts(names.size());
   for (std::int64_t i = 0; i < images.size(); ++i) ++counts.at(static_cast<std::size_t>(images.label(i)));
   const auto most = static_cast<double>(*std::ranges::max_element(counts));
@@ -78,11 +76,11 @@ void add_classes(const data::ImageDataset& images, ReportSections& sections) {
 
 }  // namespace
 
-void add_training_inputs(const Session& session, ReportSections& sections) {
-  const data::DatasetPointer& train = session.data.train;
+void add_training_inputs(const data::DataSplits& data, std::uint64_t seed, ReportSections& sections) {
+  const data::DatasetPointer& train = data.train;
   if (train == nullptr || train->images() == nullptr || train->size() == 0) return;
   try {
-    add_images(session, sections);
+    add_images(data, seed, sections);
   } catch (const Error& error) {
     sections.heading("What the model is shown");
     sections.paragraph(join_text("No images: ", error.what()));
