@@ -38,14 +38,14 @@ std::int64_t write_sheet(const std::string& path, const Dataset& part, std::int6
   return static_cast<std::int64_t>(samples.size());
 }
 
-std::vector<std::vector<std::uint8_t>> encoded_samples(const Dataset& part, std::int64_t most,
-                                                       std::uint64_t most_bytes) {
+std::vector<std::vector<std::uint8_t>> encoded_samples(const Dataset& part, std::int64_t max_files,
+                                                       std::uint64_t max_bytes) {
   const ImageDataset* const images = part.images();
   std::vector<std::vector<std::uint8_t>> files;
   if (images == nullptr) return files;
   std::uint64_t bytes = 0;
-  const std::int64_t count = std::min(images->size(), most);
-  for (std::int64_t i = 0; i < count && bytes < most_bytes; ++i) {
+  const std::int64_t count = std::min(images->size(), max_files);
+  for (std::int64_t i = 0; i < count && bytes < max_bytes; ++i) {
     // From everywhere in the set, as classes may differ.
     if (!images->encoded(i * (images->size() / count), files.emplace_back())) return {};
     bytes += files.back().size();

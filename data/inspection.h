@@ -25,9 +25,9 @@ PartReport inspect_part(const Dataset& part, bool whole, std::int64_t batch_size
 /// other samples.
 std::int64_t write_sheet(const std::string& path, const Dataset& part, std::int64_t most);
 
-/// Image files of a split, as they are, from everywhere in it: at most `most` and about `most_bytes` in all; none where
-/// the samples have no such files.
-std::vector<std::vector<std::uint8_t>> encoded_samples(const Dataset& part, std::int64_t most,
-                                                       std::uint64_t most_bytes);
+/// Image files of a split, as they are, from everywhere in it: at most `max_files` and about `max_bytes` in all; none
+/// where the samples have no such files.
+std::vector<std::vector<std::uint8_t>> encoded_samples(const Dataset& part, std::int64_t max_files,
+                                                       std::uint64_t max_bytes);
 
 }  // namespace hearth::data

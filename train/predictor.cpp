@@ -12,9 +12,9 @@
 #include "models/embedding_model.h"
 #include "ops/ops.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/predict/answer.h"
 #include "train/session.h"
 #include "train/step/visit_batches.h"
-#include "train/task/answer.h"
 
 namespace hearth {
 namespace {
@@ -150,7 +150,7 @@ Prediction Predictor::predict_tensor(const Tensor& images, bool embedding) const
 }
 
 Prediction Predictor::predict_text(const std::vector<std::string>& sequences, bool embedding) const {
-  return predict(train::Texts{sequences}, embedding);
+  return predict(train::Sequences{sequences}, embedding);
 }
 
 Prediction Predictor::predict_rows(const std::string& path, bool embedding) const {

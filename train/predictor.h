@@ -16,8 +16,8 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/images/codecs/image.h"
-#include "train/task/outside_samples.h"
-#include "train/task/prediction.h"
+#include "train/predict/outside_samples.h"
+#include "train/predict/prediction.h"
 
 namespace hearth {
 

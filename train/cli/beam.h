@@ -8,13 +8,13 @@
 
 namespace hearth::train {
 
-/// Of --beam, --length-penalty and, for commands that have it, --max-tokens, which is `longest` if not given.
-inline models::BeamOptions beam_options(const Arguments& arguments, std::int64_t longest) {
+/// Of --beam, --length-penalty and, for commands that have it, --max-tokens, which is 0 if not given: the longest row.
+inline models::BeamOptions beam_options(const Arguments& arguments) {
   const models::BeamOptions usual;
   constexpr std::int64_t widest = 65536;
   const std::int64_t beam = arguments.whole("--beam", usual.beam, 1);
   HEARTH_CHECK(UsageError, beam <= widest, "--beam ", beam, "; it must be at most ", widest);
-  return {.limits = {.most = arguments.whole("--max-tokens", longest, 1)},
+  return {.limits = {.most = arguments.whole("--max-tokens", 0, 1)},
           .beam = beam,
           .length_penalty = arguments.number("--length-penalty", usual.length_penalty)};
 }

@@ -43,7 +43,7 @@ int eval_command(const Arguments& arguments) {
   for (const char* option : {"--beam", "--length-penalty", "--limit"})
     HEARTH_CHECK(UsageError, translates || !arguments.has(option), "eval: ", option,
                  " is for runs on pairs of lines, with an eval.metric");
-  const TextMetricOptions compared{.search = beam_options(arguments, 0),
+  const TextMetricOptions compared{.search = beam_options(arguments),
                                    .limit = arguments.whole("--limit", 0, 1),
                                    .by_edits = session->config().eval.metric == TranslationMetric::error_rate};
   warn_of_non_finite(*session->model);

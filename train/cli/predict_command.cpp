@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// predict: what a trained model says of files, texts and rows, as the run's task answers.
+// predict: what a trained model says of files, text and rows, as the run's task answers.
 #include <algorithm>
 #include <iostream>
 #include <optional>
 
 #include "train/checkpoint/checkpoint.h"
+#include "train/cli/beam.h"
 #include "train/cli/commands.h"
+#include "train/predict/answer.h"
 #include "train/predictor.h"
 #include "train/step/visit_batches.h"
-#include "train/task/answer.h"
 
 namespace hearth::train {
 namespace {
@@ -23,21 +24,46 @@ void refuse_options_of_others(const Arguments& arguments, const PredictForm& for
                  form.usage);
 }
 
+models::GenerateOptions generate_options(const Arguments& arguments) {
+  models::GenerateOptions options{.limits = {.most = arguments.whole("--max-tokens", 400, 1)},
+                                  .temperature = arguments.number("--temperature", 0.8),
+                                  .top_k = arguments.whole("--top-k", 0, 0),
+                                  .top_p = arguments.number("--top-p", 1),
+                                  .seed = static_cast<std::uint64_t>(arguments.whole("--seed", 0, 0))};
+  if (!arguments.has("--greedy")) return options;
+  for (const char* option : {"--temperature", "--top-k", "--top-p", "--seed"})
+    HEARTH_CHECK(UsageError, !arguments.has(option), "predict: --greedy takes the argmax and draws none; leave ",
+                 option, " out");
+  options.temperature = 0;
+  return options;
+}
+
 int predict_command(const Arguments& arguments) {
   auto opened = open_trained(arguments.positional()[0], arguments.values("--set"));
   Session& session = *opened;
   const PredictForm& form = session.task->form();
   refuse_options_of_others(arguments, form);
+  const PredictOptions options{.top = arguments.whole("--top", PredictOptions{}.top, 1),
+                               .logits = arguments.has("--logits"),
+                               .embedding = arguments.has("--embedding"),
+                               .json = arguments.has("--json"),
+                               .text = arguments.values("--text"),
+                               .prompts = arguments.values("--prompt"),
+                               .generate = generate_options(arguments),
+                               .search = beam_options(arguments),
+                               .folder = arguments.value("--out").value_or(".")};
   std::optional<Predictor> predictor;
   if (form.predictor_function != nullptr) predictor.emplace(std::move(opened));
   const EvaluationScope as_in_evaluations(session);
   form.answer(
       {.task = *session.task,
        .trained = session,
-       .arguments = arguments,
+       .options = options,
        .inputs = {arguments.positional().begin() + 1, arguments.positional().end()},
        .classes = session.data.train->class_names(),
        .compute = [&](const OutsideSamples& samples, bool embedding) { return predictor->predict(samples, embedding); },
+       .prepare = [&](const std::string& path) { return predictor->prepared(path); },
+       .of_file = [&](const std::string& path) { return session.task->predict(session, path, options.folder); },
        .out = std::cout,
        .warnings = std::cerr});
   return 0;

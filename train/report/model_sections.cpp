@@ -7,8 +7,8 @@
 #include "train/report/report.h"
 #include "train/step/step.h"
 #include "train/step/visit_batches.h"
+#include "train/task/report/training_inputs.h"
 #include "train/task/report_sections.h"
-#include "train/task/training_inputs.h"
 
 namespace hearth::train {
 namespace {

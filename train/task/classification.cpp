@@ -9,9 +9,9 @@
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
-#include "train/task/answer.h"
-#include "train/task/class_report.h"
-#include "train/task/outside_inputs.h"
+#include "train/predict/answer.h"
+#include "train/predict/outside_inputs.h"
+#include "train/task/report/class_report.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {
@@ -136,7 +136,7 @@ nn::Inputs ClassificationTask::inputs(const TrainedModel& trained, const data::B
 }
 
 InputPieces ClassificationTask::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {
-  auto pieces = samples_ ? samples_->outside(*this, trained, samples) : image_inputs(data_, files_, samples);
+  auto pieces = samples_ ? samples_->outside(inputs_of_batch(trained), samples) : image_inputs(data_, files_, samples);
   if (!pieces) refuse_samples();
   return *std::move(pieces);
 }

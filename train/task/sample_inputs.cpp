@@ -5,7 +5,6 @@
 
 #include "data/table/table.h"
 #include "train/task/fitting_model.h"
-#include "train/task/outside_inputs.h"
 
 namespace hearth::train {
 namespace {
@@ -67,10 +66,9 @@ void SampleInputs::prepare(const ChosenComponents& chosen) {
   if (input.rank() != axes_of_images) refuse_image_model(chosen, shape_of_sample(input));
 }
 
-std::optional<InputPieces> SampleInputs::outside(const Task& task, const TrainedModel& trained,
-                                                 const OutsideSamples& samples) const {
-  if (table_ != nullptr && dataset_ != nullptr) return row_inputs(task, trained, *table_, *dataset_, samples);
-  return batch_inputs(task, trained, samples);
+std::optional<InputPieces> SampleInputs::outside(const InputsOfBatch& inputs, const OutsideSamples& samples) const {
+  if (table_ != nullptr && dataset_ != nullptr) return row_inputs(inputs, *table_, *dataset_, samples);
+  return batch_inputs(inputs, samples);
 }
 
 std::string SampleInputs::describe() const {

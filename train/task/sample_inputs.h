@@ -7,11 +7,8 @@
 #include <vector>
 
 #include "data/sample_dataset.h"
+#include "train/predict/outside_inputs.h"
 #include "train/task/task.h"
-
-namespace hearth::data {
-class TableDataset;
-}
 
 namespace hearth::train {
 
@@ -32,8 +29,7 @@ class HEARTH_API SampleInputs {
   /// Takes note of the configured dataset. ConfigError for a model of images where the first input is none.
   void prepare(const ChosenComponents& chosen);
   /// Inputs of the model for the rows of a table where the data are one, else for batches; nothing for other samples.
-  std::optional<InputPieces> outside(const Task& task, const TrainedModel& trained,
-                                     const OutsideSamples& samples) const;
+  std::optional<InputPieces> outside(const InputsOfBatch& inputs, const OutsideSamples& samples) const;
   /// Whether the data are a table.
   bool is_table() const { return table_ != nullptr; }
   /// "x [2], y [3]": inputs of a sample; of a table with what each column was taken for.

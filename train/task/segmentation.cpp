@@ -10,7 +10,7 @@
 #include "data/sample_dataset.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
-#include "train/task/class_report.h"
+#include "train/task/report/class_report.h"
 
 namespace hearth::train {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
-#include "train/task/answer.h"
+#include "train/predict/answer.h"
 
 namespace hearth::train {
 namespace {
@@ -80,7 +80,7 @@ std::int64_t TargetTask::targets() const { return inputs_.first()[target_].size(
 void TargetTask::prepare(const TrainedModel&, const ChosenComponents& chosen) { inputs_.prepare(chosen); }
 
 InputPieces TargetTask::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {
-  if (auto pieces = inputs_.outside(*this, trained, samples)) return *std::move(pieces);
+  if (auto pieces = inputs_.outside(inputs_of_batch(trained), samples)) return *std::move(pieces);
   refuse_samples();
 }
 

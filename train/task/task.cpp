@@ -5,8 +5,8 @@
 #include "core/run_on.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
-#include "train/task/answer.h"
-#include "train/task/outside_inputs.h"
+#include "train/predict/answer.h"
+#include "train/predict/outside_inputs.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {
@@ -45,8 +45,12 @@ void Task::check(const Loss& loss) const {
 }
 
 InputPieces Task::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {
-  if (auto pieces = batch_inputs(*this, trained, samples)) return *std::move(pieces);
+  if (auto pieces = batch_inputs(inputs_of_batch(trained), samples)) return *std::move(pieces);
   refuse_samples();
+}
+
+std::function<nn::Inputs(const data::Batch&)> Task::inputs_of_batch(const TrainedModel& trained) const {
+  return [this, &trained](const data::Batch& batch) { return inputs(trained, batch); };
 }
 
 void Task::refuse_samples() const {

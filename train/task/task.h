@@ -17,7 +17,7 @@
 #include "models/registry.h"
 #include "train/model/loss.h"
 #include "train/model/metrics.h"
-#include "train/task/outside_samples.h"
+#include "train/predict/outside_samples.h"
 
 namespace hearth::train {
 
@@ -78,8 +78,8 @@ class HEARTH_API Task {
   /// Makes inputs of the model of samples from outside of the run's data; what they refer to outlives the result.
   /// UsageError, by form(), for samples that the task does not take. Here: of batches, by inputs().
   virtual InputPieces outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const;
-  /// How `hearth predict` and a Predictor are used with the run (train/task/answer.h). Here: a line for each file, by
-  /// predict(), and predictions of batches.
+  /// How `hearth predict` and a Predictor are used with the run (train/predict/answer.h). Here: a line for each file,
+  /// by predict(), and predictions of batches.
   virtual const PredictForm& form() const;
   /// Prediction for a file, as a line of `hearth predict`; may write files into `folder`. The model is in
   /// evaluation mode. UsageError unless the task overrides it.
@@ -107,6 +107,8 @@ class HEARTH_API Task {
   virtual std::int64_t rows_to_measure() const { return 4; }
 
  protected:
+  /// inputs() of a model.
+  std::function<nn::Inputs(const data::Batch&)> inputs_of_batch(const TrainedModel& trained) const;
   /// UsageError that names what the run was trained on and the function of a Predictor that takes it.
   [[noreturn]] void refuse_samples() const;
 };

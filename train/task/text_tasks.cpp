@@ -7,10 +7,10 @@
 #include "data/text/mixture.h"
 #include "data/text/text_data.h"
 #include "train/model/meter.h"
-#include "train/task/answer.h"
-#include "train/task/class_report.h"
+#include "train/predict/answer.h"
+#include "train/predict/outside_inputs.h"
 #include "train/task/fitting_model.h"
-#include "train/task/outside_inputs.h"
+#include "train/task/report/class_report.h"
 
 namespace hearth::train {
 namespace {

@@ -17,8 +17,6 @@ class SequenceTask : public Task {
   std::string describe() const override;
   Shape longest(const Shape& shape) const override;
   std::int64_t rows_to_measure() const override;
-  /// The most ids that a row of the training has.
-  std::int64_t longest_row() const { return sequences().longest(); }
 
  protected:
   /// ConfigError, naming the task, unless the data are sequences.
@@ -78,7 +76,7 @@ class LanguageModelTask : public SequenceTask {
   LanguageModelTask(const char* name, const data::DataSplits& data) : SequenceTask(name, data) {}
 
  private:
-  /// UsageError unless texts can go on from prompts.
+  /// UsageError unless text can go on from prompts.
   const data::TokenDataset& stream() const;
 
   double mask_probability_ = 0;
@@ -97,9 +95,9 @@ class TranslationTask : public LanguageModelTask {
   /// model takes (the longest of the training, rounded up as its rows are), or has what the vocabulary lacks.
   std::vector<std::vector<std::int32_t>> source_ids(const std::vector<std::string>& lines,
                                                     const std::string& source) const;
-  /// Translates sources, ids with an end. `options.limits` but for `most` come from the tokenizer of translations.
-  /// Searches for those of about equal length together. A source of the end alone gives an empty text. The model is in
-  /// evaluation mode.
+  /// Translates sources, ids with an end. `options.limits` come from the tokenizer of translations, and `most`
+  /// where it is 0 from the longest row of the training. Searches for those of about equal length together. A source of
+  /// the end alone gives an empty text. The model is in evaluation mode.
   std::vector<Translation> translate(const TrainedModel& trained, const std::vector<std::vector<std::int32_t>>& sources,
                                      models::BeamOptions options) const;
   bool writes_comparable_text() const override { return true; }

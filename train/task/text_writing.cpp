@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that runs on token streams and on pairs write.
+// Text that runs on token streams and on pairs write.
 #include <map>
 #include <sstream>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "data/text/metrics/bleu.h"
 #include "data/text/metrics/error_rate.h"
 #include "data/text/unicode.h"
-#include "train/task/answer.h"
+#include "train/predict/answer.h"
 #include "train/task/text_tasks.h"
 
 namespace hearth::train {
@@ -69,9 +69,59 @@ void set_error_rate(Json& record, const std::vector<std::string>& outputs,
   record.set("error_rate", rate.rate()).set("sequence_error_rate", rate.sequence_error_rate());
 }
 
+void answer_prompts(const PredictCall& call) {
+  HEARTH_CHECK(UsageError, call.inputs.empty() && !call.options.prompts.empty(),
+               "predict: the run was trained on a token stream and writes prompts on; use ", call.task.form().usage);
+  const std::vector<std::string>& prompts = call.options.prompts;
+  const std::vector<Continuation> written =
+      dynamic_cast<const LanguageModelTask&>(call.task).continue_text(call.trained, prompts, call.options.generate);
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (call.options.json) {
+      call.out << to_text(Json::object()
+                              .set("prompt", prompts[i])
+                              .set("text", written[i].text)
+                              .set("tokens", written[i].tokens)
+                              .set("ended", written[i].ended))
+               << "\n";
+    } else {
+      call.out << (i > 0 ? "\n" : "") << prompts[i] << written[i].text << "\n";
+    }
+  }
+}
+
+void answer_lines(const PredictCall& call) {
+  HEARTH_CHECK(UsageError, !call.inputs.empty(),
+               "predict: the run was trained on pairs of lines and translates files; use ", call.task.form().usage);
+  const auto& task = dynamic_cast<const TranslationTask&>(call.task);
+  for (const std::string& input : call.inputs)
+    each_lines(input, [&](const std::vector<std::string>& lines) {
+      const auto translations =
+          task.translate(call.trained, task.source_ids(lines, input == "-" ? "the input" : input), call.options.search);
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        if (call.options.json)
+          call.out << to_text(Json::object()
+                                  .set("input", lines[i])
+                                  .set("text", translations[i].text)
+                                  .set("score", translations[i].score)
+                                  .set("ended", translations[i].ended))
+                   << "\n";
+        else
+          call.out << translations[i].text << "\n";
+      }
+      call.out.flush();
+    });
+}
+
 }  // namespace
 
-const PredictForm& LanguageModelTask::form() const { return prompts_form(); }
+const PredictForm& LanguageModelTask::form() const {
+  static const PredictForm form{
+      .trained_on = "a token stream",
+      .usage = "hearth predict RUN --prompt TEXT",
+      .options = {"--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--greedy"},
+      .answer = answer_prompts};
+  return form;
+}
 
 const data::TokenDataset& LanguageModelTask::stream() const {
   HEARTH_CHECK(UsageError, sequences().pairs() == nullptr,
@@ -103,7 +153,13 @@ std::vector<Continuation> LanguageModelTask::continue_text(const TrainedModel& t
   return continue_ids(trained, begun, std::move(options));
 }
 
-const PredictForm& TranslationTask::form() const { return lines_form(); }
+const PredictForm& TranslationTask::form() const {
+  static const PredictForm form{.trained_on = "pairs of lines",
+                                .usage = "hearth predict RUN FILE (or - for the input)",
+                                .options = {"--beam", "--length-penalty", "--max-tokens"},
+                                .answer = answer_lines};
+  return form;
+}
 
 std::vector<std::vector<std::int32_t>> TranslationTask::source_ids(const std::vector<std::string>& lines,
                                                                    const std::string& source) const {
@@ -124,6 +180,7 @@ std::vector<std::vector<std::int32_t>> TranslationTask::source_ids(const std::ve
 std::vector<Translation> TranslationTask::translate(const TrainedModel& trained,
                                                     const std::vector<std::vector<std::int32_t>>& sources,
                                                     models::BeamOptions options) const {
+  if (options.limits.most == 0) options.limits.most = sequences().longest();
   return write_translations(trained, *sequences().pairs(), sources, std::move(options));
 }
 

@@ -10,10 +10,10 @@
 #include "ops/ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
+#include "train/predict/answer.h"
 #include "train/predictor.h"
 #include "train/session.h"
 #include "train/step/step.h"
-#include "train/task/answer.h"
 
 namespace hearth::train::task_test {
 namespace {

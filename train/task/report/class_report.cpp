@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/class_report.h"
+#include "train/task/report/class_report.h"
 
 #include <algorithm>
 #include <array>

@@ -9,12 +9,12 @@
 #include "data/splits.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"
-#include "train/task/outside_samples.h"
+#include "train/predict/outside_samples.h"
 
 namespace hearth::train {
 
-class Task;
-class TrainedModel;
+/// The inputs of the model of a batch.
+using InputsOfBatch = std::function<nn::Inputs(const data::Batch&)>;
 
 /// Of image files, read as `files` says, of decoded images and of tensors of images. The data are images.
 std::optional<InputPieces> image_inputs(const data::DataSplits& data, const data::ImageFolderOptions& files,
@@ -23,11 +23,8 @@ std::optional<InputPieces> image_inputs(const data::DataSplits& data, const data
 /// the tokenizer does not know.
 std::optional<InputPieces> text_inputs(const data::LabelledText& trained, const OutsideSamples& samples);
 /// Of the rows of a file or of a tensor, by the columns that the run was trained on; `chosen` is the run's dataset.
-std::optional<InputPieces> row_inputs(const Task& task, const TrainedModel& trained_model,
-                                      const data::TableDataset& trained, const data::Datasets::Component& chosen,
-                                      const OutsideSamples& samples);
-/// Of a batch, by the inputs() of the task.
-std::optional<InputPieces> batch_inputs(const Task& task, const TrainedModel& trained_model,
-                                        const OutsideSamples& samples);
+std::optional<InputPieces> row_inputs(const InputsOfBatch& inputs, const data::TableDataset& trained,
+                                      const data::Datasets::Component& chosen, const OutsideSamples& samples);
+std::optional<InputPieces> batch_inputs(const InputsOfBatch& inputs, const OutsideSamples& samples);
 
 }  // namespace hearth::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/outside_inputs.h"
+#include "train/predict/outside_inputs.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,6 @@
 #include "data/prepare.h"
 #include "data/text/unicode.h"
 #include "ops/ops.h"
-#include "train/task/task.h"
 
 namespace hearth::train {
 namespace {
@@ -107,20 +106,19 @@ std::optional<InputPieces> image_inputs(const data::DataSplits& data, const data
 }
 
 std::optional<InputPieces> text_inputs(const data::LabelledText& trained, const OutsideSamples& samples) {
-  const auto* const texts = std::get_if<Texts>(&samples);
-  if (texts == nullptr) return std::nullopt;
-  return InputPieces{.total = static_cast<std::int64_t>(texts->sequences.size()),
-                     .make = [&trained, texts = texts->sequences](std::int64_t first, std::int64_t count) {
-                       std::vector<std::vector<std::int32_t>> rows;
+  const auto* const rows = std::get_if<Sequences>(&samples);
+  if (rows == nullptr) return std::nullopt;
+  return InputPieces{.total = static_cast<std::int64_t>(rows->text.size()),
+                     .make = [&trained, text = rows->text](std::int64_t first, std::int64_t count) {
+                       std::vector<std::vector<std::int32_t>> ids;
                        for (std::int64_t i = first; i < first + count; ++i)
-                         rows.push_back(ids_of(trained, texts[static_cast<std::size_t>(i)], i));
-                       return nn::Inputs{data::padded_rows(rows, trained.tokenizer().special().pad)};
+                         ids.push_back(ids_of(trained, text[static_cast<std::size_t>(i)], i));
+                       return nn::Inputs{data::padded_rows(ids, trained.tokenizer().special().pad)};
                      }};
 }
 
-std::optional<InputPieces> row_inputs(const Task& task, const TrainedModel& trained_model,
-                                      const data::TableDataset& trained, const data::Datasets::Component& chosen,
-                                      const OutsideSamples& samples) {
+std::optional<InputPieces> row_inputs(const InputsOfBatch& inputs, const data::TableDataset& trained,
+                                      const data::Datasets::Component& chosen, const OutsideSamples& samples) {
   // Rows are small.
   constexpr std::int64_t rows_at_once = 256;
   data::TablePointer table;
@@ -133,27 +131,24 @@ std::optional<InputPieces> row_inputs(const Task& task, const TrainedModel& trai
   if (table == nullptr) return std::nullopt;
   return InputPieces{.total = table->size(),
                      .make =
-                         [&task, &trained_model, table](std::int64_t first, std::int64_t count) {
+                         [inputs, table](std::int64_t first, std::int64_t count) {
                            std::vector<data::TensorSample> rows;
                            Random unused(0, 0);
                            for (std::int64_t i = first; i < first + count; ++i) rows.push_back(table->read(i, unused));
-                           return task.inputs(trained_model, table->collate(rows));
+                           return inputs(table->collate(rows));
                          },
                      .at_once = rows_at_once};
 }
 
-std::optional<InputPieces> batch_inputs(const Task& task, const TrainedModel& trained_model,
-                                        const OutsideSamples& samples) {
+std::optional<InputPieces> batch_inputs(const InputsOfBatch& inputs, const OutsideSamples& samples) {
   const auto* const given = std::get_if<BatchSamples>(&samples);
   if (given == nullptr) return std::nullopt;
   const data::Batch& batch = given->batch;
   HEARTH_CHECK(UsageError, !batch.tensors().empty(), "predict_batch: a batch without tensors");
-  return InputPieces{.total = batch.rows(),
-                     .make =
-                         [&task, &trained_model, &batch](std::int64_t first, std::int64_t count) {
-                           return task.inputs(trained_model, rows_of(batch, first, count));
-                         },
-                     .classifies = false};
+  return InputPieces{
+      .total = batch.rows(),
+      .make = [inputs, &batch](std::int64_t first, std::int64_t count) { return inputs(rows_of(batch, first, count)); },
+      .classifies = false};
 }
 
 }  // namespace hearth::train

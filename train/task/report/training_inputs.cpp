@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/training_inputs.h"
+#include "train/task/report/training_inputs.h"
 
 #include <algorithm>
 #include <cmath>

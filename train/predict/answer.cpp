@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers for images, tables and files.
-#include "train/task/answer.h"
+#include "train/predict/answer.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <ostream>
+#include <iostream>
 
 #include "autograd/grad_mode.h"
 #include "core/io/file.h"
 #include "core/io/printable.h"
 #include "data/formats/image_folder.h"
+#include "data/text/tokens.h"
 #include "ops/shape/concat.h"
-#include "train/cli/arguments.h"
-#include "train/task/task.h"
 
 namespace hearth::train {
 namespace {
-
-constexpr std::int64_t usual_top = 3;
 
 std::vector<double> values_of_row(const Tensor& rows, std::int64_t row) {
   const std::int64_t width = rows.size() / rows.dim(0);
@@ -82,61 +78,7 @@ std::vector<std::string> image_files_of(const PredictCall& call, Unreadable& unr
   return files;
 }
 
-void answer_images(const PredictCall& call) {
-  Unreadable unreadable(call.warnings);
-  const std::vector<std::string> files = image_files_of(call, unreadable);
-  for (std::size_t first = 0; first < files.size(); first += samples_at_once) {
-    std::vector<std::string> names;
-    std::vector<Tensor> inputs;
-    for (std::size_t i = first; i < std::min(files.size(), first + samples_at_once); ++i) {
-      try {
-        const InputPieces image = call.task.outside_inputs(call.trained, ImageFiles{{&files[i], 1}});
-        inputs.push_back(image.make(0, 1).at(0));
-        names.push_back(files[i]);
-      } catch (const DataError& error) {
-        unreadable.add(error);
-      } catch (const FileError& error) {
-        unreadable.add(error);
-      }
-    }
-    if (inputs.empty()) continue;
-    const NoGrad no_grad;
-    const Tensor images = concat(inputs, 0);
-    write_classes(call, names, call.compute(ImageTensor{images}, call.arguments.has("--embedding")));
-  }
-  unreadable.report(files.size());
-}
-
-void answer_rows(const PredictCall& call) {
-  HEARTH_CHECK(UsageError, !call.inputs.empty(), "predict: no file is named; use ", rows_form().usage);
-  const std::int64_t count = call.arguments.whole("--top", usual_top, 1);
-  for (const std::string& path : call.inputs) {
-    const Prediction result = call.compute(RowsOfFile{path}, false);
-    for (std::int64_t row = 0; row < result.logits.dim(0); ++row) {
-      const std::vector<double> outputs = values_of_row(result.logits, row);
-      Json line = Json::object().set("input", path).set("row", row);
-      if (!result.probabilities.defined()) {
-        line.set("prediction", outputs.size() == 1 ? Json(outputs[0]) : Json::array_of(outputs));
-      } else {
-        set_classes(line, top_classes(result, call.classes, row, count));
-        if (call.arguments.has("--logits")) line.set("logits", Json::array_of(outputs));
-      }
-      call.out << to_text(line) << "\n";
-    }
-    call.out.flush();
-  }
-}
-
-void answer_files(const PredictCall& call) {
-  HEARTH_CHECK(UsageError, !call.inputs.empty(), "predict: no file is named; use ", files_form().usage);
-  const std::string folder = call.arguments.value("--out").value_or(".");
-  make_directories(folder);
-  for (const std::string& input : call.inputs)
-    call.out << to_text(call.task.predict(call.trained, input, folder)) << std::endl;
-}
-
-}  // namespace
-
+/// Adds the most probable class, and all of `top`, to a line.
 void set_classes(Json& line, const std::vector<ScoredClass>& top) {
   Json list = Json::array();
   for (const ScoredClass& each : top)
@@ -148,18 +90,113 @@ void set_classes(Json& line, const std::vector<ScoredClass>& top) {
       .set("top", std::move(list));
 }
 
+/// A JSON line for each of `inputs`, which `prediction` is of.
 void write_classes(const PredictCall& call, const std::vector<std::string>& inputs, const Prediction& prediction) {
-  const std::int64_t count = call.arguments.whole("--top", usual_top, 1);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
     Json line = Json::object().set("input", inputs[i]);
-    set_classes(line, top_classes(prediction, call.classes, row, count));
-    if (call.arguments.has("--logits")) line.set("logits", Json::array_of(values_of_row(prediction.logits, row)));
-    if (call.arguments.has("--embedding"))
-      line.set("embedding", Json::array_of(values_of_row(prediction.embedding, row)));
+    set_classes(line, top_classes(prediction, call.classes, row, call.options.top));
+    if (call.options.logits) line.set("logits", Json::array_of(values_of_row(prediction.logits, row)));
+    if (call.options.embedding) line.set("embedding", Json::array_of(values_of_row(prediction.embedding, row)));
     call.out << to_text(line) << "\n";
   }
   call.out.flush();
+}
+
+void answer_images(const PredictCall& call) {
+  Unreadable unreadable(call.warnings);
+  const std::vector<std::string> files = image_files_of(call, unreadable);
+  for (std::size_t first = 0; first < files.size(); first += samples_at_once) {
+    std::vector<std::string> names;
+    std::vector<Tensor> inputs;
+    for (std::size_t i = first; i < std::min(files.size(), first + samples_at_once); ++i) {
+      try {
+        inputs.push_back(call.prepare(files[i]));
+        names.push_back(files[i]);
+      } catch (const DataError& error) {
+        unreadable.add(error);
+      } catch (const FileError& error) {
+        unreadable.add(error);
+      }
+    }
+    if (inputs.empty()) continue;
+    const NoGrad no_grad;
+    const Tensor images = concat(inputs, 0);
+    write_classes(call, names, call.compute(ImageTensor{images}, call.options.embedding));
+  }
+  unreadable.report(files.size());
+}
+
+/// A line of the standard input and its end; false where there is none. DataError for one beyond all use.
+bool next_line(std::string& line, std::int64_t number) {
+  constexpr std::size_t longest = std::size_t{16} << 20;
+  line.clear();
+  for (int c = 0; line.empty() || line.back() != '\n'; line += static_cast<char>(c)) {
+    if ((c = std::cin.get()) == std::istream::traits_type::eof()) return !line.empty();
+    HEARTH_CHECK(DataError, line.size() < longest, "the input, line ", number, ": has more than ", longest, " bytes");
+  }
+  return true;
+}
+
+void answer_sequences(const PredictCall& call) {
+  std::size_t count = 0;
+  const auto classify = [&](const std::vector<std::string>& sequences) {
+    count += sequences.size();
+    for (std::size_t first = 0; first < sequences.size(); first += samples_at_once) {
+      const auto begin = sequences.begin() + static_cast<std::ptrdiff_t>(first);
+      const std::vector<std::string> some(
+          begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(samples_at_once, sequences.size() - first)));
+      write_classes(call, some, call.compute(Sequences{some}, call.options.embedding));
+    }
+  };
+  classify(call.options.text);
+  for (const std::string& input : call.inputs) each_lines(input, classify);
+  HEARTH_CHECK(UsageError, count > 0, "predict: no text is named; use ", sequences_form().usage);
+}
+
+void answer_rows(const PredictCall& call) {
+  HEARTH_CHECK(UsageError, !call.inputs.empty(), "predict: no file is named; use ", rows_form().usage);
+  for (const std::string& path : call.inputs) {
+    const Prediction result = call.compute(RowsOfFile{path}, false);
+    for (std::int64_t row = 0; row < result.logits.dim(0); ++row) {
+      const std::vector<double> outputs = values_of_row(result.logits, row);
+      Json line = Json::object().set("input", path).set("row", row);
+      if (!result.probabilities.defined()) {
+        line.set("prediction", outputs.size() == 1 ? Json(outputs[0]) : Json::array_of(outputs));
+      } else {
+        set_classes(line, top_classes(result, call.classes, row, call.options.top));
+        if (call.options.logits) line.set("logits", Json::array_of(outputs));
+      }
+      call.out << to_text(line) << "\n";
+    }
+    call.out.flush();
+  }
+}
+
+void answer_files(const PredictCall& call) {
+  HEARTH_CHECK(UsageError, !call.inputs.empty(), "predict: no file is named; use ", files_form().usage);
+  make_directories(call.options.folder);
+  for (const std::string& input : call.inputs) call.out << to_text(call.of_file(input)) << std::endl;
+}
+
+}  // namespace
+
+void each_lines(const std::string& input, const std::function<void(const std::vector<std::string>&)>& use) {
+  const auto split = [](const std::string& text) {
+    const std::vector<std::string_view> lines = data::lines_of(text);
+    return std::vector<std::string>(lines.begin(), lines.end());
+  };
+  if (input != "-") return use(split(data::read_corpus(input)));
+  std::string line, some;
+  std::int64_t number = 1;
+  for (; next_line(line, number); ++number) {
+    some += data::checked_corpus(line, join_text("the input, line ", number));
+    if (number % samples_at_once != 0) continue;
+    use(split(some));
+    some.clear();
+  }
+  HEARTH_CHECK(DataError, number > 1, "the input is empty");
+  if (!some.empty()) use(split(some));
 }
 
 const PredictForm& images_form() {
@@ -168,6 +205,15 @@ const PredictForm& images_form() {
                                 .options = {"--top", "--logits", "--embedding"},
                                 .answer = answer_images,
                                 .predictor_function = "predict_files()"};
+  return form;
+}
+
+const PredictForm& sequences_form() {
+  static const PredictForm form{.trained_on = "sequences with a label",
+                                .usage = "hearth predict RUN FILE (of lines, or - for the input), or --text TEXT",
+                                .options = {"--top", "--logits", "--embedding", "--text"},
+                                .answer = answer_sequences,
+                                .predictor_function = "predict_text()"};
   return form;
 }
 

@@ -27,9 +27,9 @@ struct DecodedImages {
 struct ImageTensor {
   const Tensor& images;
 };
-/// Sequences in UTF-8.
-struct Texts {
-  std::span<const std::string> sequences;
+/// Text in UTF-8.
+struct Sequences {
+  std::span<const std::string> text;
 };
 /// A file with rows of a table.
 struct RowsOfFile {
@@ -45,7 +45,7 @@ struct BatchSamples {
 };
 /// Refers to what a caller holds.
 using OutsideSamples =
-    std::variant<ImageFiles, DecodedImages, ImageTensor, Texts, RowsOfFile, RowsOfTensor, BatchSamples>;
+    std::variant<ImageFiles, DecodedImages, ImageTensor, Sequences, RowsOfFile, RowsOfTensor, BatchSamples>;
 
 /// Samples that are computed at once: enough to keep all cores busy, few enough for the memory of large images.
 inline constexpr std::int64_t samples_at_once = 32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/prediction.h"
+#include "train/predict/prediction.h"
 
 #include <algorithm>
 #include <numeric>
