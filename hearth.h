@@ -45,6 +45,7 @@
 #include "data/splits.h"
 #include "data/text/labelled.h"
 #include "data/text/metrics/bleu.h"
+#include "data/text/metrics/chrf.h"
 #include "data/text/metrics/error_rate.h"
 #include "data/text/mixture.h"
 #include "data/text/text_data.h"

@@ -82,6 +82,8 @@ class HEARTH_API Trainer {
   Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part, EvaluationRecord what);
   /// What the model generates, for the report; null where that is nothing.
   Json samples(const data::DatasetPointer& part);
+  /// Adds how what the model writes for some of the split compares with its references.
+  void add_text_metrics(Json& record, const data::DatasetPointer& part);
   /// The last report, with what the finished model predicts.
   void report_model();
   /// Whether it was the best so far. At the end of the run the test split too.

@@ -75,6 +75,23 @@ Json Trainer::samples(const data::DatasetPointer& part) {
   return list.size() > 0 ? list : Json();
 }
 
+// One rank translates for all, as it draws samples: the others have nothing to choose by it.
+void Trainer::add_text_metrics(Json& record, const data::DatasetPointer& part) {
+  const EvalOptions& options = session_.config().eval;
+  if (!folder_.writes() || options.translate == 0 || options.metric == TranslationMetric::none ||
+      !session_.task->writes_comparable_text())
+    return;
+  const EvaluationScope as_in_evaluations(session_);
+  try {
+    session_.task->add_text_metrics(record, session_, part,
+                                    {.search = {.beam = 1},
+                                     .limit = options.translate,
+                                     .by_edits = options.metric == TranslationMetric::error_rate});
+  } catch (const Error& error) {
+    progress_.line(join_text("warning: no translations to measure (eval.translate 0 asks for none): ", error.what()));
+  }
+}
+
 Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data::DatasetPointer& part,
                                            EvaluationRecord what) {
   const Position& position = session_.position;
@@ -94,6 +111,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   record.set("throughput", rate).set("unit", session_.throughput_unit());
   if (has_counted) session_.task->add_metrics(record, session_.loss, meter, part.get());
   if (has_counted && meter.metrics) meter.metrics->report(record);
+  add_text_metrics(record, part);
   if (Json figures = what.samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
     record.set("figures", std::move(figures));
   profile_.add(RunProfile::Phase::evaluations, started);
@@ -105,6 +123,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   for (const auto& [key, value] : headline_metrics(record)) text << "  " << key << ' ' << std::setprecision(4) << value;
   if (const Json* bits = record.find("bits_per_character"))
     text << std::setprecision(4) << "  " << bits->as_number() << " bits a character";
+  text << text_metrics(record, "  ");
   return {meter, text.str()};
 }
 

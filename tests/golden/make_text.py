@@ -131,6 +131,7 @@ def bleu():
         "precisions": result.precisions,
         "brevity_penalty": result.bp,
         "no_match": short.score,
+        "chrf": sacrebleu.corpus_chrf(outputs, [references]).score,
     }
 
 

@@ -165,6 +165,40 @@ TEST_F(TextGeneration, TranslationsAreEvaluated) {
   EXPECT_EQ(hearth({"eval", "runs/g2p", "--set", "eval.metric=none", "--limit", "2"}).exit_code, 2);
 }
 
+TEST_F(TextGeneration, EvaluationsOfATrainingTranslate) {
+  const auto evaluations = [](const std::string& run) {
+    std::vector<Json> records;
+    const std::string text = read_text(folder() / run / "metrics.jsonl");
+    for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
+      Json record = parse_json(text.substr(begin, text.find('\n', begin) - begin), run);
+      if (record.find("unit") != nullptr && record.at("split").as_string() == "test")
+        records.push_back(std::move(record));
+    }
+    return records;
+  };
+  const std::vector<Json> rates = evaluations("runs/g2p");
+  ASSERT_EQ(rates.size(), 12U);
+  EXPECT_GT(rates.front().at("error_rate").as_number(), 0.2);
+  EXPECT_EQ(rates.back().at("error_rate").as_number(), 0);
+  const std::vector<std::string> shorter{"train", "g2p.json",         "--set", "train.epochs=1",
+                                         "--set", "eval.metric=bleu", "--out"};
+  const auto run = [&](const std::string& name, const std::string& pairs_translated) {
+    std::vector<std::string> words = shorter;
+    words.insert(words.end(), {name, "--set", "eval.translate=" + pairs_translated});
+    const ProgramResult result = hearth(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(contains(result.err, "BLEU"), pairs_translated != "0") << result.err;
+    return evaluations(name).back();
+  };
+  const Json some = run("some", "3");
+  EXPECT_EQ(some.at("decoded").as_integer(), 3);
+  EXPECT_GE(some.at("bleu").as_number(), 0);
+  EXPECT_GT(some.at("chrf").as_number(), 0);
+  const Json none = run("none", "0");
+  EXPECT_EQ(none.find("decoded"), nullptr);
+  EXPECT_EQ(none.at("loss").as_number(), some.at("loss").as_number());
+}
+
 TEST_F(TextGeneration, BadLinesEndWithCodeThree) {
   write("bytes.txt", "a b\nc \xff\n");
   expect_refused({"runs/g2p", "bytes.txt"}, 3, {"bytes.txt:2"});

@@ -77,11 +77,7 @@ int eval_command(const Arguments& arguments) {
       std::cerr << ", " << key << ' ' << std::setprecision(4) << value->as_number();
   for (const auto& [key, value] : headline_metrics(record))
     std::cerr << ", " << key << ' ' << std::setprecision(4) << value;
-  if (const Json* value = record.find("bleu")) std::cerr << ", BLEU " << std::setprecision(2) << value->as_number();
-  if (const Json* value = record.find("error_rate"))
-    std::cerr << ", error rate " << std::setprecision(2) << 100 * value->as_number() << " %, wrong "
-              << 100 * record.at("sequence_error_rate").as_number() << " %";
-  std::cerr << "\n";
+  std::cerr << text_metrics(record, ", ") << "\n";
   return 0;
 }
 

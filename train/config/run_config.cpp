@@ -195,8 +195,11 @@ void describe(Fields<EvalOptions>& f) {
            {{"none", TranslationMetric::none},
             {"bleu", TranslationMetric::bleu},
             {"error_rate", TranslationMetric::error_rate}},
-           "Of translations, what `hearth eval` counts in those that the model writes: BLEU, edits by the words (of "
-           "pronunciations, phonemes) of the nearest reference, or nothing.");
+           "Of translations, what evaluations count in those that the model writes: BLEU and chrF, edits by the words "
+           "(of pronunciations, phonemes) of the nearest reference, or nothing.");
+  f.integer("translate", &EvalOptions::translate, {.min = 0, .max = 1 << 24},
+            "Of translations, how many pairs an evaluation of the training translates for `metric`, from the first on "
+            "and by greedy search; 0: none. `hearth eval` translates all, by a beam.");
   f.text("monitor", &EvalOptions::monitor, {},
          "What the best checkpoint, early stopping and plateaus go by: loss, accuracy, or another number of the task's "
          "evaluations, such as f1, map, mean_iou or mae. Empty: accuracy, or loss where there is none.");

@@ -91,13 +91,14 @@ struct WeightsOptions {
   std::vector<std::string> unused;
 };
 
-/// What `hearth eval` counts in translations.
+/// What evaluations count in translations.
 enum class TranslationMetric : std::uint8_t { none, bleu, error_rate };
 
 struct EvalOptions {
   std::int64_t every_epochs = 1;
   std::optional<std::int64_t> batch_size;
   TranslationMetric metric = TranslationMetric::bleu;
+  std::int64_t translate = 100;
   std::string monitor;  ///< empty: accuracy, or loss (Task::best_by_loss)
 };
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iomanip>
 #include <limits>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/text_stream.h"
 #include "dist/agreement.h"
 #include "ops/ops.h"
 
@@ -68,6 +70,17 @@ std::vector<std::pair<std::string, double>> headline_metrics(const Json& record)
     if (const Json* value = record.find(key); value != nullptr && value->is_number())
       found.emplace_back(key, value->as_number());
   return found;
+}
+
+std::string text_metrics(const Json& record, const char* before) {
+  TextStream text;
+  text << std::fixed << std::setprecision(2);
+  if (const Json* value = record.find("bleu")) text << before << "BLEU " << value->as_number();
+  if (const Json* value = record.find("chrf")) text << before << "chrF " << value->as_number();
+  if (const Json* value = record.find("error_rate"))
+    text << before << "error rate " << 100 * value->as_number() << " %, wrong "
+         << 100 * record.at("sequence_error_rate").as_number() << " %";
+  return text.str();
 }
 
 ConfusionMatrix::ConfusionMatrix(std::int64_t classes) : classes_(classes) {

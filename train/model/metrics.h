@@ -36,6 +36,8 @@ HEARTH_API std::vector<Tensor> gather_batches(Collective& group, const std::vect
 /// The numbers of a record of metrics that are told in one line, by their keys: those that tasks of the library
 /// measure.
 HEARTH_API std::vector<std::pair<std::string, double>> headline_metrics(const Json& record);
+/// What a record has of written text, each with `before` in front: "BLEU 23.41", "error rate 12.50 %, wrong 40.00 %".
+HEARTH_API std::string text_metrics(const Json& record, const char* before);
 
 /// How predictions of a class, or of a label, turned out. Ratios are 0 where the denominator is.
 struct HEARTH_API ClassCounts {

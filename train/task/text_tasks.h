@@ -101,9 +101,9 @@ class TranslationTask : public LanguageModelTask {
   std::vector<Translation> translate(const TrainedModel& trained, const std::vector<std::vector<std::int32_t>>& sources,
                                      models::BeamOptions options) const;
   bool writes_comparable_text() const override { return true; }
-  /// `decoded`, the number of translations, and `bleu`, or `error_rate` (edits by words) and `sequence_error_rate`
-  /// (translations with an edit). For the latter pairs with one source are translated once and counted against the
-  /// nearest of their references. References are what the tokenizer makes of them.
+  /// `decoded`, the number of translations, and `bleu` and `chrf`, or `error_rate` (edits by words) and
+  /// `sequence_error_rate` (translations with an edit). For the latter pairs with one source are translated once and
+  /// counted against the nearest of their references. References are what the tokenizer makes of them.
   void add_text_metrics(Json& record, const TrainedModel& trained, const data::DatasetPointer& part,
                         const TextMetricOptions& options) const override;
   /// Translations of the first pairs of the split, by greedy decoding, beside what they should be.

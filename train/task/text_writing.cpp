@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/text/metrics/bleu.h"
+#include "data/text/metrics/chrf.h"
 #include "data/text/metrics/error_rate.h"
 #include "data/text/unicode.h"
 #include "train/predict/answer.h"
@@ -197,7 +198,7 @@ void TranslationTask::add_text_metrics(Json& record, const TrainedModel& trained
   if (options.by_edits) return set_error_rate(record, outputs, exercises.references);
   std::vector<std::string> references;
   for (const auto& each : exercises.references) references.push_back(each.front());
-  record.set("bleu", data::bleu(outputs, references).score);
+  record.set("bleu", data::bleu(outputs, references).score).set("chrf", data::chrf(outputs, references));
 }
 
 }  // namespace hearth::train

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/io/json_text.h"
 #include "data/text/metrics/bleu.h"
+#include "data/text/metrics/chrf.h"
 #include "data/text/metrics/error_rate.h"
 #include "tests/support/places.h"
 
@@ -49,6 +50,22 @@ TEST(BleuTest, Extremes) {
   const Bleu smoothed = bleu(std::vector<std::string>{"one two three x"}, text);
   EXPECT_NEAR(smoothed.precisions[3], 50, 1e-9);
   EXPECT_THROW((void)bleu(text, {}), DataError);
+}
+
+TEST(ChrfTest, ScoreOfSacreBleu) {
+  const Json golden = golden_bleu();
+  EXPECT_NEAR(chrf(texts_of(golden.at("outputs")), texts_of(golden.at("references"))), golden.at("chrf").as_number(),
+              1e-9);
+}
+
+TEST(ChrfTest, Extremes) {
+  const std::vector<std::string> text{"one two three"};
+  EXPECT_NEAR(chrf(text, text), 100, 1e-9);
+  EXPECT_NEAR(chrf(std::vector<std::string>{" onetwo  three"}, text), 100, 1e-9) << "white space does not count";
+  EXPECT_EQ(chrf(std::vector<std::string>{""}, text), 0);
+  EXPECT_EQ(chrf(std::vector<std::string>{"xyz"}, std::vector<std::string>{"abc"}), 0);
+  EXPECT_THROW((void)chrf(text, {}), DataError);
+  EXPECT_THROW((void)chrf(std::vector<std::string>{"\xff"}, text), DataError);
 }
 
 TEST(ErrorRateTest, Distances) {
