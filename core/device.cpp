@@ -34,13 +34,14 @@ std::string name_of(Device device) {
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << name_of(device); }
 
-int device_count(DeviceType type) {
-  if (type == DeviceType::cpu) return 1;
-#if HEARTH_HAS_CUDA
-  return cuda::device_count();
-#else
-  return 0;
+#if !HEARTH_HAS_CUDA
+namespace cuda {
+int device_count() { return 0; }
+std::string why_no_device() { return "not in this build; build it with -DHEARTH_CUDA=ON"; }
+DeviceInfo device_info(Device device) { throw DeviceError(join_text("device ", device, ": ", why_no_device())); }
+}  // namespace cuda
 #endif
-}
+
+int device_count(DeviceType type) { return type == DeviceType::cpu ? 1 : cuda::device_count(); }
 
 }  // namespace hearth

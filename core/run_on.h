@@ -2,6 +2,8 @@
 // From a device to its stream, whose C++ type picks the kernel overload.
 #pragma once
 
+#include <utility>
+
 #include "core/build.h"
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
@@ -19,11 +21,9 @@ class HEARTH_API KernelScope {
   KernelScope& operator=(const KernelScope&) = delete;
 };
 
-/// f(stream of `device`), within a KernelScope. In a build without CUDA the CUDA overloads of kernels are never asked
-/// for.
+/// f(stream of `device`). In a build without CUDA the CUDA overloads that f calls are never asked for.
 template <class F>
-decltype(auto) run_on(Device device, F&& f) {
-  const KernelScope kernels;
+decltype(auto) with_stream(Device device, F&& f) {
 #if HEARTH_HAS_CUDA
   if (device.type == DeviceType::cuda) return f(cuda::stream_of(device));
 #else
@@ -31,6 +31,20 @@ decltype(auto) run_on(Device device, F&& f) {
                ": this build of Hearth has the CPU backend only; build it with -DHEARTH_CUDA=ON, or use cpu");
 #endif
   return f(cpu::stream_of(device));
+}
+
+/// The same, within a KernelScope.
+template <class F>
+decltype(auto) run_on(Device device, F&& f) {
+  const KernelScope kernels;
+  return with_stream(device, std::forward<F>(f));
+}
+
+/// Waits for what a CUDA device has been asked for; a CPU has done it.
+inline void wait_for(Device device) {
+  with_stream(device, [](auto& stream) {
+    if constexpr (requires { stream.wait(); }) stream.wait();
+  });
 }
 
 }  // namespace hearth

@@ -6,10 +6,10 @@
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "dist/host_group.h"
+#include "dist/nccl/library.h"
 #include "dist/process_group.h"
 #if HEARTH_HAS_CUDA
 #include "core/cuda/runtime.h"
-#include "dist/nccl/library.h"
 #if __has_include(<nccl.h>)
 #include "dist/nccl/group.h"
 #endif
@@ -31,11 +31,14 @@ std::int64_t identity_of(Device device) {
 }
 
 }  // namespace
+#else
+namespace nccl {
+cuda::LibraryInfo about() { return {}; }
+std::string why_absent() { return "this build of Hearth has no CUDA backend; build it with -DHEARTH_CUDA=ON"; }
+}  // namespace nccl
+#endif
 
 std::string why_no_nccl() { return nccl::why_absent(); }
-#else
-std::string why_no_nccl() { return "this build of Hearth has no CUDA backend; build it with -DHEARTH_CUDA=ON"; }
-#endif
 
 std::string why_no_nccl(Collective& host, [[maybe_unused]] Device device) {
   std::string why = why_no_nccl();

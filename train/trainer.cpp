@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iomanip>
 
-#include "core/build.h"
 #include "core/cpu/parallel.h"
 #include "core/cuda/stream.h"
 #include "core/text_stream.h"
@@ -50,9 +49,7 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
       progress_(progress),
       communication_(&session.ranks->group()),
       input_(*session.data.train) {
-#if HEARTH_HAS_CUDA
   if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
-#endif
   if (size_of(session.config().precision.type()) != 2) peak_.tflops = 0;
   if (folder.writes()) relink_copies(folder.checkpoints());
   // Rank 0 has made the folder, which the others look into.
@@ -144,7 +141,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     std::string why_not = why_not_replayed(session_);
     if (why_not.empty() && session_.device().is_cpu()) why_not = "the run computes on the cpu";
     if (why_not.empty())
-      captured_ = std::make_unique<CapturedStep>(session_);
+      captured_ = make_captured_step(session_);
     else
       progress_.line("graph: steps run one by one, as " + why_not);
   }

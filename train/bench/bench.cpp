@@ -9,24 +9,16 @@
 #include <map>
 
 #include "autograd/grad_mode.h"
-#include "core/build.h"
 #include "core/cpu/parallel.h"
 #include "core/creation.h"
 #include "core/cuda/emulation.h"
-#include "core/cuda/stream.h"
+#include "core/run_on.h"
 #include "core/text_stream.h"
 #include "ops/onednn/onednn.h"
 #include "ops/ops.h"
 
 namespace hearth::train {
 namespace {
-
-void wait_for(Device device) {
-#if HEARTH_HAS_CUDA
-  if (device.is_cuda()) cuda::stream_of(device).wait();
-#endif
-  (void)device;
-}
 
 // Milliseconds of one of `runs` runs.
 double run_ms(const std::function<void()>& f, Device device, int runs) {
@@ -37,7 +29,7 @@ double run_ms(const std::function<void()>& f, Device device, int runs) {
 }
 
 // An emulated device is as large and as fast as the machine below it.
-bool is_large_device() { return HEARTH_HAS_CUDA && !cuda::is_emulated(); }
+bool is_large_device() { return !cuda::is_emulated(); }
 
 double measured_copy_gbs(Device device) {
   constexpr std::int64_t bytes = std::int64_t{128} << 20;

@@ -11,7 +11,7 @@ StepBench::StepBench(LoadedConfig config, Collective* group) : session_(std::mov
   const std::int64_t count = session_.ranks->pieces();
   batches_.assign(static_cast<std::size_t>(count), session_.make_train_loader().next());
   if (session_.device().is_cuda() && session_.ranks->alone() && why_not_replayed(session_).empty())
-    captured_ = std::make_unique<CapturedStep>(session_);
+    captured_ = make_captured_step(session_);
 }
 
 std::int64_t StepBench::items() const { return batch().count() * static_cast<std::int64_t>(batches_.size()); }
@@ -32,7 +32,7 @@ double StepBench::loss() {
 void StepBench::record_anew() {
   if (!captured_) return;
   captured_.reset();
-  captured_ = std::make_unique<CapturedStep>(session_);
+  captured_ = make_captured_step(session_);
 }
 
 void StepBench::run_step() {

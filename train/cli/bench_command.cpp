@@ -4,7 +4,6 @@
 #include <iostream>
 #include <limits>
 
-#include "core/build.h"
 #include "core/io/file.h"
 #include "core/memory/memory.h"
 #include "core/profiler.h"
@@ -12,13 +11,11 @@
 #include "train/bench/bench.h"
 #include "train/bench/data_bench.h"
 #include "train/bench/step_bench.h"
+#include "train/bench/traced_step.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
 #include "train/cli/name_filter.h"
 #include "train/profile/host_profile.h"
-#if HEARTH_HAS_CUDA
-#include "train/bench/cuda/traced_step.h"
-#endif
 
 namespace hearth::train {
 namespace {
@@ -61,7 +58,6 @@ void profile_on_host(StepBench& bench, const BenchCase& measured, const Argument
 
 /// The device's own times of a step in "profile" of `line`, and printed; else those of the host.
 void profile(StepBench& bench, const BenchCase& measured, const Arguments& arguments, Json& line) {
-#if HEARTH_HAS_CUDA
   if (measured.device.is_cuda()) {
     if (const std::string reason = cuda::why_no_device_trace(); !reason.empty()) {
       std::cerr << "bench step: the device's own times are not to be had: " << reason
@@ -76,7 +72,6 @@ void profile(StepBench& bench, const BenchCase& measured, const Arguments& argum
       return;
     }
   }
-#endif
   profile_on_host(bench, measured, arguments, line);
 }
 

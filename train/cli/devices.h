@@ -2,7 +2,6 @@
 // What the commands `devices` and `doctor` tell of the processor and of CUDA devices.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/io/json_text.h"
@@ -13,7 +12,5 @@ Json described_cpu();
 /// One object a device, also of those that this build cannot use; none where there is no device. DeviceError if the
 /// driver does not tell.
 std::vector<Json> described_cuda_devices();
-/// Why there is no CUDA device, with the remedy; empty if there is one.
-std::string why_no_cuda();
 
 }  // namespace hearth::train

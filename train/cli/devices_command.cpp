@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
-#include "core/build.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/cuda/emulation.h"
@@ -13,17 +12,8 @@
 
 namespace hearth::train {
 
-std::string why_no_cuda() {
-#if HEARTH_HAS_CUDA
-  return cuda::why_no_device();
-#else
-  return "not in this build; build it with -DHEARTH_CUDA=ON";
-#endif
-}
-
 std::vector<Json> described_cuda_devices() {
   std::vector<Json> list;
-#if HEARTH_HAS_CUDA
   for (int i = 0; i < device_count(DeviceType::cuda); ++i) {
     const cuda::DeviceInfo info = cuda::device_info({DeviceType::cuda, i});
     Json gpu = Json::object();
@@ -38,7 +28,6 @@ std::vector<Json> described_cuda_devices() {
         .set("why_unused", info.unsupported);
     list.push_back(gpu);
   }
-#endif
   return list;
 }
 
@@ -60,14 +49,14 @@ int devices_command(const Arguments& arguments) {
   devices.push_back(described_cpu());
   for (const Json& gpu : described_cuda_devices()) devices.push_back(gpu);
   if (arguments.has("--json")) {
-    std::cout << to_text(Json::object().set("devices", devices).set("why_no_cuda", why_no_cuda())) << "\n";
+    std::cout << to_text(Json::object().set("devices", devices).set("why_no_cuda", cuda::why_no_device())) << "\n";
     return 0;
   }
   for (const Json& device : devices.items())
     for (const JsonMember& member : device.members())
       std::cout << member.key << ": " << (member.value.is_string() ? member.value.as_string() : to_text(member.value))
                 << "\n";
-  if (const std::string reason = why_no_cuda(); !reason.empty()) std::cout << "cuda: " << reason << "\n";
+  if (const std::string reason = cuda::why_no_device(); !reason.empty()) std::cout << "cuda: " << reason << "\n";
   return 0;
 }
 

@@ -47,9 +47,16 @@ Part cpu_library() {
           "convolutions and matrix products by Hearth's native kernels, slower on the CPU"};
 }
 
-std::vector<Part> cuda_parts() {
-  Part dnn{"cuDNN", "", "", why_no_cuda(), "convolutions on CUDA devices by Hearth's native kernels"};
-  Part blas{"cuBLASLt", "", "", why_no_cuda(), "matrix products on CUDA devices by Hearth's native kernels"};
+struct Parts {
+  std::vector<Part> list;
+  Json plans{};  ///< the file of plans that were timed; null in builds without a backend that has one
+};
+
+Parts cuda_parts() {
+  const std::string why_no_cuda = cuda::why_no_device();
+  Part dnn{"cuDNN", "", "", why_no_cuda, "convolutions on CUDA devices by Hearth's native kernels"};
+  Part blas{"cuBLASLt", "", "", why_no_cuda, "matrix products on CUDA devices by Hearth's native kernels"};
+  Json plans;
 #if HEARTH_HAS_CUDA
   const auto fill = [](Part& part, const cuda::LibraryInfo& found, const std::string& why_not) {
     part.version = found.version;
@@ -63,26 +70,19 @@ std::vector<Part> cuda_parts() {
   };
   fill(dnn, cuda::dnn::about(), cuda::dnn::why_absent());
   fill(blas, cuda::blas::about(), cuda::blas::why_absent());
-#endif
-  return {dnn, blas};
-}
-
-std::vector<Part> parts() {
-  std::vector<Part> list{cpu_library()};
-  for (const data::FileLibrary& library : data::file_libraries())
-    list.push_back({library.name, library.version, "", library.version.empty() ? no_header : "", library.without});
-  for (Part& part : cuda_parts()) list.push_back(std::move(part));
-  return list;
-}
-
-/// The file of plans that were timed; null in builds without a backend that has one.
-Json described_plans() {
-#if HEARTH_HAS_CUDA
   const PlanFileInfo file = plan_file();
-  return Json::object().set("file", file.path).set("plans", file.plans).set("remarks", Json::array_of(file.remarks));
-#else
-  return {};
+  plans = Json::object().set("file", file.path).set("plans", file.plans).set("remarks", Json::array_of(file.remarks));
 #endif
+  return {{dnn, blas}, plans};
+}
+
+Parts all_parts() {
+  Parts parts = cuda_parts();
+  std::vector<Part> others{cpu_library()};
+  for (const data::FileLibrary& library : data::file_libraries())
+    others.push_back({library.name, library.version, "", library.version.empty() ? no_header : "", library.without});
+  parts.list.insert(parts.list.begin(), others.begin(), others.end());
+  return parts;
 }
 
 void print_plans(const Json& plans) {
@@ -102,7 +102,7 @@ struct CudaDevices {
 CudaDevices find_cuda_devices() {
   CudaDevices found;
   try {
-    found.why_none = why_no_cuda();
+    found.why_none = cuda::why_no_device();
     for (const Json& device : described_cuda_devices()) found.list.push_back(device);
   } catch (const Error& error) {
     found.why_none = error.what();
@@ -144,7 +144,7 @@ int doctor_command(const Arguments& arguments) {
   }
   const Json cpu = described_cpu();
   const CudaDevices cuda = find_cuda_devices();
-  const std::vector<Part> list = parts();
+  const auto [list, plans] = all_parts();
   const char* const folders = std::getenv("HEARTH_CUDA_LIBRARIES");
   if (arguments.has("--json")) {
     Json listed = Json::array();
@@ -157,7 +157,7 @@ int doctor_command(const Arguments& arguments) {
                              .set("cuda_devices", cuda.list)
                              .set("why_no_cuda", cuda.why_none)
                              .set("libraries", listed)
-                             .set("plans", described_plans())
+                             .set("plans", plans)
                              .set("cuda_library_folders", folders == nullptr ? "" : folders)
                              .set("device_auto", chosen_device()))
               << "\n";
@@ -176,7 +176,7 @@ int doctor_command(const Arguments& arguments) {
             device.at("why_unused").as_string().empty() ? "" : "; not used: " + device.at("why_unused").as_string()));
   if (!cuda.why_none.empty()) print_line("cuda", "none: " + cuda.why_none + "; so: all is done on the CPU");
   for (const Part& part : list) print_part(part);
-  print_plans(described_plans());
+  print_plans(plans);
   if (folders != nullptr) print_line("searched", join_text("first in HEARTH_CUDA_LIBRARIES=", folders));
   print_line("device auto", "is " + chosen_device());
   return 0;

@@ -2,14 +2,11 @@
 // `hearth doctor --network`: what ranks of several machines would go by, and what to change.
 #include <iostream>
 
-#include "core/build.h"
 #include "core/error.h"
 #include "core/io/json_text.h"
+#include "dist/nccl/library.h"
 #include "dist/process_group.h"
 #include "train/cli/doctor.h"
-#if HEARTH_HAS_CUDA
-#include "dist/nccl/library.h"
-#endif
 
 namespace hearth::train {
 namespace {
@@ -40,16 +37,13 @@ Json distances_of(const dist::Network& network) {
 }
 
 Json json_of_nccl(const dist::Network& network) {
-  std::string version, path;
-#if HEARTH_HAS_CUDA
-  version = dist::nccl::about().version, path = dist::nccl::about().path;
-#endif
+  const cuda::LibraryInfo library = dist::nccl::about();
   Json variables = Json::object();
   for (const auto& [name, value] : network.nccl) variables.set(name, value);
   return Json::object()
       .set("library", "libnccl.so.2")
-      .set("version", version)
-      .set("path", path)
+      .set("version", library.version)
+      .set("path", library.path)
       .set("why_unused", dist::why_no_nccl())
       .set("variables", variables)
       .set("rdma", names_of(dist::nccl_rdma(network)))

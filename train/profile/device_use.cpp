@@ -3,23 +3,16 @@
 
 #include <utility>
 
-#include "core/build.h"
-#include "core/profiler.h"
-#if HEARTH_HAS_CUDA
 #include "core/cuda/counters.h"
-#endif
+#include "core/profiler.h"
 
 namespace hearth::train {
 namespace {
 
 StepWork work_so_far() {
-  StepWork work{.flops = profiler::total_flops()};
-#if HEARTH_HAS_CUDA
   const cuda::Counters counted = cuda::counters();
-  work.bytes = static_cast<double>(counted.bytes_moved);
-  work.launches = counted.launches + counted.library_calls + counted.copies_within;
-#endif
-  return work;
+  return {profiler::total_flops(), static_cast<double>(counted.bytes_moved),
+          counted.launches + counted.library_calls + counted.copies_within};
 }
 
 }  // namespace

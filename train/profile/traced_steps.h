@@ -12,6 +12,8 @@
 
 namespace hearth::train {
 
+class StepTracer;
+
 /// Leaves device_profile.json in the run's folder, which its report shows, as `hearth bench step --profile` does.
 class TracedSteps {
  public:
@@ -24,10 +26,10 @@ class TracedSteps {
 
  private:
   void write();
-  struct Tracer;
-  std::unique_ptr<Tracer> tracer_;  ///< null where nothing is watched, any more
-  [[maybe_unused]] Session& session_;
-  [[maybe_unused]] RunFolder& folder_;
+
+  std::unique_ptr<StepTracer> tracer_;  ///< null where nothing is watched, any more
+  Session& session_;
+  RunFolder& folder_;
   DevicePeak peak_;
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda/stream.h"
 #include "train/step/step.h"
 
 namespace hearth::train {
@@ -20,38 +21,32 @@ HEARTH_API std::string why_not_replayed(const Session& session);
 
 class CapturedStep {
  public:
-  /// For a session on a CUDA device (UsageError otherwise), which must outlive this.
-  explicit CapturedStep(Session& session);
-  ~CapturedStep();
+  CapturedStep() = default;
+  virtual ~CapturedStep() = default;
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
   /// As training_step(). Batches of a new shape run eagerly in the arena of the graphs, twice the first of all and once
   /// all others, and are recorded when they come again. Steps run eagerly too if their shape could not be recorded
   /// twice, and if it comes after the first `max_graphs`. All do once a shape could not be recorded before any other.
-  StepResult run(std::span<const data::Batch> batches);
+  virtual StepResult run(std::span<const data::Batch> batches) = 0;
 
   static constexpr std::size_t max_graphs = 128;
 
   /// Kernels, copies and fills that the last replay consisted of; 0 as long as nothing is recorded.
   std::int64_t nodes() const { return nodes_; }
   /// Shapes of batches that are recorded.
-  std::int64_t graphs() const;
+  virtual std::int64_t graphs() const = 0;
   /// Why steps are not replayed; empty if they are, or may be yet.
   const std::string& unsupported_reason() const { return unsupported_reason_; }
 
- private:
-  struct Recorded;
-  struct Recordings;
-  StepResult step(Recorded& recorded, std::span<const data::Batch> batches);
-  /// Whether this rank's step is replayed: that of all ranks is, or of none, as they compare their collectives unless
-  /// they are replayed.
-  bool all_replay(std::int64_t ability);
-
-  Session& session_;
-  std::unique_ptr<Recordings> recordings_;
+ protected:
   std::int64_t nodes_ = 0;
   std::string unsupported_reason_;
 };
+
+/// For a session on a CUDA device (UsageError otherwise), which must outlive it.
+std::unique_ptr<CapturedStep> make_captured_step(Session& session);
+std::unique_ptr<CapturedStep> make_captured_step(cuda::Stream& stream, Session& session);
 
 }  // namespace hearth::train

@@ -9,18 +9,15 @@
 #include "autograd/backward.h"
 #include "autograd/grad_mode.h"
 #include "autograd/grad_state.h"
-#include "core/build.h"
 #include "core/cuda/graph.h"
 #include "core/origin.h"
 #include "core/profiler.h"
 #include "core/profiler_spans.h"
 #include "core/random.h"
 #include "core/run_on.h"
-#if HEARTH_HAS_CUDA
-#include "train/step/cuda/feed.h"
-#endif
 #include "ops/ops.h"
 #include "optim/clip.h"
+#include "train/step/cuda/feed.h"
 #include "train/step/ranks.h"
 #include "train/step/visit_batches.h"
 
@@ -238,16 +235,23 @@ data::Batch sample_batch(const Session& session, std::int64_t rows, DeviceType t
   return batch;
 }
 
+namespace {
+
+// Random operations of the CPU have the number from the host.
+void set_random_step(cpu::Stream&, std::uint64_t) {}
+
+data::Batch on_device(cpu::Stream&, Session& session, const data::Batch& batch) { return batch.to(session.device()); }
+
+}  // namespace
+
 StepResult begin_step(Session& session, std::int64_t samples) {
   const double lr = session.lr(session.position.step);
   session.train_mode();
   session.optimizer->begin_step(lr);
   if (session.ema) session.ema->begin_update();
   if (session.loss_scale) session.loss_scale->begin_step(*session.optimizer, session.ema.get(), samples);
-#if HEARTH_HAS_CUDA
-  if (session.device().is_cuda())
-    cuda::set_random_step(cuda::stream_of(session.device()), static_cast<std::uint64_t>(session.position.step));
-#endif
+  const auto step = static_cast<std::uint64_t>(session.position.step);
+  with_stream(session.device(), [&](auto& stream) { set_random_step(stream, step); });
   return {samples, lr};
 }
 
@@ -263,28 +267,8 @@ void run_step(Session& session, std::span<const data::Batch> inputs) {
   if (session.ema) session.ema->apply_to_buffers();
 }
 
-#if HEARTH_HAS_CUDA
-cuda::Feed& feed_of(Session& session) {
-  if (!session.feed) session.feed = std::make_shared<cuda::Feed>(session.device());
-  return *session.feed;
-}
-#endif
-
 data::Batch on_device(Session& session, const data::Batch& batch) {
-  const Device device = session.device();
-#if HEARTH_HAS_CUDA
-  if (device.is_cuda()) {
-    std::vector<Tensor> parts, targets;
-    data::Batch moved = batch.map([&](const data::Batch::Named& one) {
-      if (!one.tensor.device().is_cpu()) return one.tensor.to(device);
-      parts.push_back(one.tensor.contiguous());
-      return targets.emplace_back(Tensor::empty(one.tensor.shape(), one.tensor.dtype(), device));
-    });
-    if (!parts.empty()) feed_of(session).send(parts, targets);
-    return moved;
-  }
-#endif
-  return batch.to(device);
+  return with_stream(session.device(), [&](auto& stream) { return on_device(stream, session, batch); });
 }
 
 std::span<const data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches,

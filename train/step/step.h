@@ -24,8 +24,6 @@ std::span<const data::Batch> as_loaded(const Session& session, std::span<const d
 /// A batch where the run computes. On a CUDA device its tensors arrive by the session's feed, from pinned memory: the
 /// device does not wait for the copy while it has other work.
 data::Batch on_device(Session& session, const data::Batch& batch);
-/// The session's feed, for a session on a CUDA device.
-cuda::Feed& feed_of(Session& session);
 
 /// One update: accumulates the gradients of the batches' losses, decides (found-inf check, clipping, loss scale), and
 /// applies the optimizer and the moving average. The gradient is the mean over all samples of all batches, but for

@@ -16,7 +16,7 @@
 #include "tests/emulated_gpu/runtime.h"
 #include "tests/reference_libraries/tests/model_run.h"
 #include "tests/support/places.h"
-#include "train/profile/cuda/work_log.h"
+#include "train/profile/work_log.h"
 #include "train/report/page.h"
 #include "train/session.h"
 #include "train/step/step.h"

@@ -13,7 +13,7 @@
 #include "tests/reference_libraries/tests/model_run.h"
 #include "tests/support/error_message.h"
 #include "tests/support/named_row.h"
-#include "train/bench/cuda/traced_step.h"
+#include "train/bench/traced_step.h"
 #include "train/trainer.h"
 
 namespace hearth::train {

@@ -65,10 +65,10 @@ Outcome eager(Session& session, int steps) {
 }
 
 Outcome replayed(Session& session, int steps) {
-  CapturedStep captured(session);
-  const Outcome outcome = outcome_of(session, steps, [&](std::span<const data::Batch> b) { return captured.run(b); });
-  EXPECT_EQ(captured.unsupported_reason(), "");
-  EXPECT_GT(captured.nodes(), 0);
+  const auto captured = make_captured_step(session);
+  const Outcome outcome = outcome_of(session, steps, [&](std::span<const data::Batch> b) { return captured->run(b); });
+  EXPECT_EQ(captured->unsupported_reason(), "");
+  EXPECT_GT(captured->nodes(), 0);
   return outcome;
 }
 
@@ -145,15 +145,15 @@ TEST_F(CudaTraining, LossesCopyNothingIntoAStep) {
 
 TEST_F(CudaTraining, AReplayedStepIsOneLaunchAndNoWait) {
   const auto run = session("cuda", convolutional);
-  CapturedStep captured(*run);
+  const auto captured = make_captured_step(*run);
   data::Loader loader = run->make_train_loader();
   const auto step = [&] {
     const data::Batch batch = loader.next();
-    (void)captured.run(std::span(&batch, 1));
+    (void)captured->run(std::span(&batch, 1));
     ++run->position.step;
   };
   for (int i = 0; i < 4; ++i) step();
-  ASSERT_EQ(captured.unsupported_reason(), "");
+  ASSERT_EQ(captured->unsupported_reason(), "");
   const cuda::Counters before = cuda::counters();
   constexpr int steps = 5;
   for (int i = 0; i < steps; ++i) step();
@@ -227,10 +227,10 @@ TEST_F(CudaTraining, SaysWhichOperationKeepsAStepFromBeingRecorded) {
     (void)value.item();
     return value;
   };
-  CapturedStep captured(*run);
-  const Outcome outcome = outcome_of(*run, 6, [&](std::span<const data::Batch> b) { return captured.run(b); });
-  EXPECT_NE(captured.unsupported_reason().find("cannot be part of a recorded step"), std::string::npos)
-      << captured.unsupported_reason();
+  const auto captured = make_captured_step(*run);
+  const Outcome outcome = outcome_of(*run, 6, [&](std::span<const data::Batch> b) { return captured->run(b); });
+  EXPECT_NE(captured->unsupported_reason().find("cannot be part of a recorded step"), std::string::npos)
+      << captured->unsupported_reason();
   EXPECT_EQ(outcome, eager(*session("cuda", convolutional), 6));
 }
 

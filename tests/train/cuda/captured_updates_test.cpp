@@ -3,7 +3,6 @@
 // that count. Replayed steps give the bits of eager ones.
 #include <gtest/gtest.h>
 
-#include <optional>
 
 #include "tests/support/temp_dir.h"
 #include "tests/train/precision_session.h"
@@ -29,19 +28,20 @@ class CudaCapturedUpdates : public testing::Test {
   };
   Outcome after(const test::PrecisionRun& run, bool captured) {
     const auto session = run.session(folder_);
-    CapturedStep replay(*session);
+    const auto replay = make_captured_step(*session);
     const std::int64_t accumulate = session->config().train.accumulate;
     for (int number = 0; number < 6; ++number) {
       std::vector<data::Batch> batches;
       for (std::int64_t i = 0; i < accumulate; ++i)
         batches.push_back(test::noise_batch(static_cast<int>(accumulate) * number + static_cast<int>(i)));
-      session->position.interval.samples += (captured ? replay.run(batches) : training_step(*session, batches)).samples;
+      session->position.interval.samples +=
+          (captured ? replay->run(batches) : training_step(*session, batches)).samples;
       ++session->position.step;
     }
     session->read_interval();
-    EXPECT_EQ(replay.unsupported_reason(), "");
+    EXPECT_EQ(replay->unsupported_reason(), "");
     return {session->model_state.hash(), session->training_state.hash(), session->position.interval.loss_sum,
-            replay.nodes()};
+            replay->nodes()};
   }
   void expect_same_bits(const test::PrecisionRun& run) {
     const Outcome eager = after(run, false), replayed = after(run, true);
@@ -88,8 +88,8 @@ TEST_F(CudaCapturedUpdates, ABatchWithoutALabelThatCountsChangesNothing) {
       run.optimizer = R"({"type": "adamw", "lr": 0.1, "weight_decay": 0})";
       run.train = R"(}, "loss": {"type": "cross_entropy", "ignore_index": 3)";
       const auto session = run.session(folder_);
-      std::optional<CapturedStep> replay;
-      if (session->device().is_cuda()) replay.emplace(*session);
+      std::unique_ptr<CapturedStep> replay;
+      if (session->device().is_cuda()) replay = make_captured_step(*session);
       const std::string before = session->model_state.hash();
       data::Batch batch = test::noise_batch(0);
       batch["labels"].fill_(3);

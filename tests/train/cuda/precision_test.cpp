@@ -43,11 +43,11 @@ TEST_F(CudaPrecision, AnInfinityInAReplayedStepCostsThatUpdateAndNothingElse) {
                            .optimizer = optimizer,
                            .train = R"(, "ema": 0.9, "clip_norm": 1)"};
     const auto with = run.session(folder_), without = run.session(folder_);
-    CapturedStep captured_with(*with), captured_without(*without);
+    const auto captured_with = make_captured_step(*with), captured_without = make_captured_step(*without);
     // From the third step on the graph is replayed.
-    take_steps(*with, 0, 7, 4, -1, [&](auto batches) { return captured_with.run(batches); });
-    take_steps(*without, 0, 7, -1, 4, [&](auto batches) { return captured_without.run(batches); });
-    ASSERT_GT(captured_with.nodes(), 0);
+    take_steps(*with, 0, 7, 4, -1, [&](auto batches) { return captured_with->run(batches); });
+    take_steps(*without, 0, 7, -1, 4, [&](auto batches) { return captured_without->run(batches); });
+    ASSERT_GT(captured_with->nodes(), 0);
     EXPECT_EQ(with->loss_scale_now.skipped, 1);
     EXPECT_EQ(with->loss_scale_now.scale, 32768);
     EXPECT_EQ(without->loss_scale_now.scale, 65536);
@@ -86,12 +86,12 @@ TEST_F(CudaPrecision, AReplayedScaledStepIsOneLaunchAndNoWait) {
   const auto session =
       PrecisionRun{.device = "cuda", .model = test::tiny_resnet, .train = R"(, "clip_norm": 1, "ema": 0.9)"}.session(
           folder_);
-  CapturedStep captured(*session);
-  take_steps(*session, 0, 4, -1, -1, [&](auto batches) { return captured.run(batches); });
-  ASSERT_GT(captured.nodes(), 0);
+  const auto captured = make_captured_step(*session);
+  take_steps(*session, 0, 4, -1, -1, [&](auto batches) { return captured->run(batches); });
+  ASSERT_GT(captured->nodes(), 0);
   const data::Batch batch = test::noise_batch(5);
   const cuda::Counters before = cuda::counters();
-  for (int i = 0; i < 3; ++i) (void)captured.run(std::span(&batch, 1));
+  for (int i = 0; i < 3; ++i) (void)captured->run(std::span(&batch, 1));
   const cuda::Counters spent = cuda::counters() - before;
   EXPECT_EQ(spent.graph_launches, 3);
   EXPECT_EQ(spent.launches, 0);

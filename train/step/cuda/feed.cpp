@@ -107,3 +107,25 @@ void Feed::send(std::span<const Tensor> parts, std::span<const Tensor> targets) 
 }
 
 }  // namespace hearth::cuda
+
+namespace hearth::train {
+
+cuda::Feed& feed_of(Session& session) {
+  if (!session.feed) session.feed = std::make_shared<cuda::Feed>(session.device());
+  return *session.feed;
+}
+
+data::Batch on_device(cuda::Stream&, Session& session, const data::Batch& batch) {
+  const Device device = session.device();
+  std::vector<Tensor> parts, targets;
+  data::Batch moved = batch.map([&](const data::Batch::Named& named) {
+    const Tensor& tensor = named.tensor;
+    if (!tensor.device().is_cpu()) return tensor.to(device);
+    parts.push_back(tensor.contiguous());
+    return targets.emplace_back(Tensor::empty(tensor.shape(), tensor.dtype(), device));
+  });
+  if (!parts.empty()) feed_of(session).send(parts, targets);
+  return moved;
+}
+
+}  // namespace hearth::train

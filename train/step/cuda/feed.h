@@ -9,6 +9,7 @@
 #include "core/cuda/stream.h"
 #include "core/memory/memory.h"
 #include "core/tensor.h"
+#include "train/session.h"
 
 namespace hearth::cuda {
 
@@ -38,3 +39,12 @@ class Feed {
 };
 
 }  // namespace hearth::cuda
+
+namespace hearth::train {
+
+/// The session's feed.
+cuda::Feed& feed_of(Session& session);
+/// A batch that arrives by it; see step.h.
+data::Batch on_device(cuda::Stream& stream, Session& session, const data::Batch& batch);
+
+}  // namespace hearth::train

@@ -172,7 +172,7 @@ TEST(CudaNcclReplays, AreThoseOfAllRanks) {
       train::LoadedConfig loaded = train::load_config(path, {});
       loaded.config.device = name_of(gpu(group.rank()));
       train::Session session(std::move(loaded), &group);
-      train::CapturedStep captured(session);
+      const auto captured = train::make_captured_step(session);
       const data::Batch blank = train::blank_batch(session, 8, DeviceType::cuda);
       for (std::int64_t step = 0; step < 8; ++step) {
         const std::int64_t side = group.rank() == 0 ? 6 : 8 + 2 * (step % 2);
@@ -181,11 +181,11 @@ TEST(CudaNcclReplays, AreThoseOfAllRanks) {
           return Tensor::full({8, side, side, 1}, static_cast<double>(3 * step + group.rank()), one.tensor.dtype());
         });
         session.ranks->begin_step(std::span(&batch, 1), session.loss, {});
-        (void)(replays ? captured.run(std::span(&batch, 1)) : train::training_step(session, std::span(&batch, 1)));
+        (void)(replays ? captured->run(std::span(&batch, 1)) : train::training_step(session, std::span(&batch, 1)));
         ++session.position.step;
       }
-      EXPECT_EQ(captured.unsupported_reason(), "");
-      EXPECT_EQ(captured.nodes() > 0, replays);
+      EXPECT_EQ(captured->unsupported_reason(), "");
+      EXPECT_EQ(captured->nodes() > 0, replays);
       if (group.rank() == 0) hash = session.model_state.hash();
     });
     return hash;

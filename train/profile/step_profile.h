@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "train/profile/cuda/device_trace.h"
-#include "train/profile/cuda/work_log.h"
+#include "train/profile/device_trace.h"
 #include "train/profile/profile_rows.h"
+#include "train/profile/work_log.h"
 
 namespace hearth::train {
 

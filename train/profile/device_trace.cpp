@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/cuda/device_trace.h"
+#include "train/profile/device_trace.h"
 
 #include "core/build.h"
+#include "core/cuda/library.h"
 #include "core/error.h"
 
 #if HEARTH_HAS_CUDA && __has_include(<cupti.h>)
@@ -17,7 +18,6 @@ namespace {
 
 struct Functions {
   Library file{"CUPTI", {"libcupti.so.13", "libcupti.so.12"}};
-  decltype(cuptiGetVersion)* version = file.find("cuptiGetVersion");
   decltype(cuptiGetResultString)* text = file.find("cuptiGetResultString");
   decltype(cuptiActivityRegisterCallbacks)* register_callbacks = file.find("cuptiActivityRegisterCallbacks");
   decltype(cuptiActivityEnable)* enable = file.find("cuptiActivityEnable");
@@ -108,14 +108,6 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
 
 }  // namespace
 
-LibraryInfo about_cupti() {
-  const Functions& f = api();
-  if (!f.file.is_open()) return f.file.about(0);
-  std::uint32_t version = 0;
-  (void)f.version(&version);
-  return {std::to_string(version), f.file.path(), ""};
-}
-
 std::string why_no_device_trace() { return why_not_run(api().file); }
 
 DeviceTrace::DeviceTrace() {
@@ -144,11 +136,10 @@ std::vector<DeviceSpan> DeviceTrace::during(const std::function<void()>& f) {
 
 }  // namespace hearth::cuda
 
-#elif HEARTH_HAS_CUDA
+#else
 
 namespace hearth::cuda {
 
-LibraryInfo about_cupti() { return {"", "", why_no_device_trace()}; }
 std::string why_no_device_trace() {
   return "this build was made without the header cupti.h; install CUPTI's development files and build again";
 }

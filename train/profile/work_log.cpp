@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/cuda/work_log.h"
+#include "train/profile/work_log.h"
 
 #include <utility>
 

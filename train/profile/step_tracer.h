@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "train/profile/cuda/step_profile.h"
+#include "train/profile/step_profile.h"
 
 namespace hearth::train {
 

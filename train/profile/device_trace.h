@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/cuda/library.h"
-
 namespace hearth::cuda {
 
 struct DeviceSpan {
@@ -24,8 +22,6 @@ struct DeviceSpan {
   double microseconds() const { return 1e-3 * static_cast<double>(end_ns - begin_ns); }
 };
 
-/// What was found of CUPTI.
-LibraryInfo about_cupti();
 /// Why the device's own times cannot be had, with the remedy; empty if they can.
 std::string why_no_device_trace();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/cuda/step_profile.h"
+#include "train/profile/step_profile.h"
 
 #include <cxxabi.h>
 

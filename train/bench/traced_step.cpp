@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/bench/cuda/traced_step.h"
+#include "train/bench/traced_step.h"
 
 #include <utility>
 
