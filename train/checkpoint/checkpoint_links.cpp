@@ -77,11 +77,21 @@ void mend_links(const Session& session, const std::string& checkpoint_folder) {
 }
 
 std::string checkpoint_at(const std::string& run_or_checkpoint) {
-  std::string set = set_behind(run_or_checkpoint).string();
-  if (file_exists(set + "/checkpoints")) set = set_of_run(set);
-  HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
-               ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
-  return set;
+  for (;;) {
+    const fs::path place = set_behind(run_or_checkpoint);
+    const bool is_run = file_exists(place / "checkpoints");
+    const fs::path link = is_run ? place / "checkpoints" / "best" : fs::path(run_or_checkpoint);
+    const fs::path linked = is_run ? set_behind(link) : place;
+    try {
+      const std::string set = is_run ? set_of_run(place.string()) : place.string();
+      HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
+                   ": is neither a run's folder nor a checkpoint (no checkpoints/ and no manifest.json in it)");
+      return set;
+    } catch (const FileError&) {
+      // A trainer that removes a set has led the link to another one before.
+      if (set_behind(link) == linked) throw;
+    }
+  }
 }
 
 }  // namespace hearth::train
