@@ -21,7 +21,7 @@ std::atomic<int> emulating{0};
 bool find_vectors() { return isa() == Isa::v4 && __builtin_cpu_supports("avx512bf16"); }
 
 std::string find_tiles() {
-  if (!has_bf16_vectors()) return "the processor has no AVX-512 with bf16, or HEARTH_ISA is below v4";
+  if (std::string reason = bf16_vectors_unsupported(); !reason.empty()) return reason;
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned bf16_products = 1u << 22, tiles = 1u << 24;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bf16_products) == 0 || (d & tiles) == 0)
@@ -43,6 +43,10 @@ std::string find_tiles() { return "this build is not by GCC for Linux on x86-64"
 bool has_bf16_vectors() {
   static const bool found = find_vectors();
   return found;
+}
+
+std::string bf16_vectors_unsupported() {
+  return has_bf16_vectors() ? "" : "the processor or the build has no AVX-512 with bf16, or HEARTH_ISA is below v4";
 }
 
 std::string unsupported() {

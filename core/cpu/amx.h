@@ -24,6 +24,8 @@ std::string unsupported();
 
 /// Whether processor, build and HEARTH_ISA have AVX-512 with bf16: conversions and vector products.
 bool has_bf16_vectors();
+/// Why they have not, or empty.
+std::string bf16_vectors_unsupported();
 
 /// Products take EmulatedTiles in all threads, and unsupported() is empty, from emulate(true) to emulate(false). Pairs
 /// of these may be nested. For tests.

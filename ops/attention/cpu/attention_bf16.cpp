@@ -339,11 +339,8 @@ void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16
 #pragma GCC diagnostic pop
 #pragma GCC pop_options
 
-bool multiplies_bf16_pairs() { return cpu::amx::has_bf16_vectors(); }
-
 #else
 
-bool multiplies_bf16_pairs() { return false; }
 void attend_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, bf16*, std::int64_t, float*, std::int64_t,
                  std::int64_t, RowsAhead) {}
 void attend_grad_bf16(const AttentionHead<float>&, const AttentionRows<bf16>&, const AttentionGradRows<bf16>&,

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "core/cpu/lanes.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/cpu/kernels_cpu.h"
 #include "ops/attention/cpu/problem_cpu.h"
 #include "ops/pointwise/dropout_strip.h"
 #include "ops/scratch.h"
@@ -177,9 +177,6 @@ void attend_row(const AttentionHead<acc_t<T>>& head, const AttentionRows<T>& x, 
 namespace hearth::kernels {
 namespace {
 
-/// Fewer queries are worked on one by one.
-constexpr std::int64_t fewest_queries = 4;
-
 template <class T>
 void attend_rows(const AttentionProblem& problem, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
   using P = acc_t<T>;
@@ -196,32 +193,52 @@ void attend_rows(const AttentionProblem& problem, const AttentionArguments& a, c
   });
 }
 
+/// f(sample, head, first query, query behind the last) for every piece of the queries.
+template <class F>
+void each_run(const AttentionProblem& problem, const AttentionArguments& a, const F& f) {
+  const std::int64_t heads = a.batch() * a.heads(), piece = piece_queries(a.queries(), heads);
+  const std::int64_t pieces = (a.queries() + piece - 1) / piece;
+  each_piece(heads * pieces, grain_of(problem, piece), [&](std::int64_t index) {
+    const std::int64_t begin = index % pieces * piece, end = std::min(begin + piece, a.queries());
+    f(index / pieces / a.heads(), index / pieces % a.heads(), begin, end);
+  });
+}
+
+/// Of head h of sample n.
+template <class P>
+P* sums_of(const AttentionArguments& a, const Tensor& lse, std::int64_t n, std::int64_t h) {
+  return lse.data<P>() + (n * a.heads() + h) * a.queries();
+}
+
 }  // namespace
 
-void attention(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
+void attention_rows(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
+  const AttentionProblem problem(a);
+  visit_dtype("attention", y.dtype(), Floats{}, [&]<class T>() { attend_rows<T>(problem, a, y, lse); });
+}
+
+void attention_portable(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
   const AttentionProblem problem(a);
   visit_dtype("attention", y.dtype(), Floats{}, [&]<class T>() {
     using P = acc_t<T>;
-    if (a.queries() < fewest_queries && a.dropout == 0) return attend_rows<T>(problem, a, y, lse);
-    const std::int64_t heads = a.batch() * a.heads(), piece = piece_queries(a.queries(), heads);
-    const std::int64_t pieces = (a.queries() + piece - 1) / piece;
-    each_piece(heads * pieces, grain_of(problem, piece), [&](std::int64_t index) {
-      const std::int64_t n = index / pieces / a.heads(), h = index / pieces % a.heads();
-      const std::int64_t begin = index % pieces * piece, end = std::min(begin + piece, a.queries());
+    each_run(problem, a, [&](std::int64_t n, std::int64_t h, std::int64_t begin, std::int64_t end) {
       const AttentionHead<P> head(problem, a, n, h);
-      P* const sums = lse.data<P>() + (n * a.heads() + h) * a.queries();
-      const AttentionRows<T> x(a, n, h);
-      T* const into = head_of<T>(y, n, h);
-      if constexpr (std::is_same_v<T, bf16>)
-        if (multiplies_bf16_pairs()) {
-          RowsAhead ahead;
-          if (pieces == 1 && index + 1 < heads)
-            for (const Tensor* next : {&a.q, &a.k, &a.v})
-              ahead.add(*next, (index + 1) / a.heads(), (index + 1) % a.heads());
-          return attend_bf16(head, x, into, y.strides()[1], sums, begin, end, ahead);
-        }
-      HEARTH_ISA_CALL_FOR(P, attend<T>, head, x, into, y.strides()[1], sums, begin, end);
+      P* const sums = sums_of<P>(a, lse, n, h);
+      HEARTH_ISA_CALL_FOR(P, attend<T>, head, AttentionRows<T>(a, n, h), head_of<T>(y, n, h), y.strides()[1], sums,
+                          begin, end);
     });
+  });
+}
+
+void attention_avx512_bf16(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
+  const AttentionProblem problem(a);
+  each_run(problem, a, [&](std::int64_t n, std::int64_t h, std::int64_t begin, std::int64_t end) {
+    RowsAhead ahead;
+    const std::int64_t next = n * a.heads() + h + 1;
+    if (end - begin == a.queries() && next < a.batch() * a.heads())
+      for (const Tensor* x : {&a.q, &a.k, &a.v}) ahead.add(*x, next / a.heads(), next % a.heads());
+    attend_bf16(AttentionHead<float>(problem, a, n, h), AttentionRows<bf16>(a, n, h), head_of<bf16>(y, n, h),
+                y.strides()[1], sums_of<float>(a, lse, n, h), begin, end, ahead);
   });
 }
 

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "core/cpu/lanes.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/cpu/kernels_cpu.h"
 #include "ops/attention/cpu/problem_cpu.h"
 #include "ops/pointwise/dropout_strip.h"
 #include "ops/scratch.h"
@@ -183,8 +183,9 @@ namespace {
 
 /// The gradients of every head: runs of queries side by side, each with dk and dv of its own where there are several.
 /// Where the bias has a gradient, the heads that share it are dealt out to shares, each with a sum of its own; a piece
-/// is a run of queries of a share's heads, one head after the other. The shape decides on shares and runs.
-template <class T>
+/// is a run of queries of a share's heads, one head after the other. The shape decides on shares and runs. `by_pairs`:
+/// by attend_grad_bf16().
+template <class T, bool by_pairs>
 class GradientPieces {
  public:
   using P = acc_t<T>;
@@ -249,11 +250,12 @@ class GradientPieces {
                                     gradients_.dq.strides()[1]};
     const P* const lse = lse_.data<P>() + index * a_.queries();
     const AttentionRows<T> x(a_, n, h);
-    if constexpr (std::is_same_v<T, bf16>)
-      if (multiplies_bf16_pairs())
-        return attend_grad_bf16(head, x, rows, lse, begin, end, sums, sums + padded_, dbias, rows_ahead(index));
-    std::fill_n(sums, 2 * padded_, P(0));
-    HEARTH_ISA_CALL_FOR(P, attend_grad<T>, head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
+    if constexpr (by_pairs) {
+      attend_grad_bf16(head, x, rows, lse, begin, end, sums, sums + padded_, dbias, rows_ahead(index));
+    } else {
+      std::fill_n(sums, 2 * padded_, P(0));
+      HEARTH_ISA_CALL_FOR(P, attend_grad<T>, head, x, rows, lse, begin, end, sums, sums + padded_, dbias);
+    }
   }
 
   /// Results of a head, and what the next one begins with.
@@ -301,9 +303,15 @@ class GradientPieces {
 
 }  // namespace
 
-void attention_grad(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse, const Tensor& dy,
-                    const AttentionGradients& gradients) {
-  visit_dtype("attention", y.dtype(), Floats{}, [&]<class T>() { GradientPieces<T>(a, y, lse, dy, gradients).run(); });
+void attention_grad_portable(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
+                             const Tensor& dy, const AttentionGradients& gradients) {
+  visit_dtype("attention", y.dtype(), Floats{},
+              [&]<class T>() { GradientPieces<T, false>(a, y, lse, dy, gradients).run(); });
+}
+
+void attention_grad_avx512_bf16(cpu::Stream&, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
+                                const Tensor& dy, const AttentionGradients& gradients) {
+  GradientPieces<bf16, true>(a, y, lse, dy, gradients).run();
 }
 
 }  // namespace hearth::kernels

@@ -128,10 +128,8 @@ class RowsAhead {
   std::int64_t asked_ = 0;
 };
 
-/// Whether attention in bf16 is made of the processor's products of pairs of bf16: attend_bf16() instead of attend() of
-/// attention_cpu.cpp, attend_grad_bf16() instead of attend_grad() of attention_grad_cpu.cpp. dk and dv
-/// are written, not added to.
-bool multiplies_bf16_pairs();
+/// attend() of attention_cpu.cpp and attend_grad() of attention_grad_cpu.cpp by the processor's products of pairs of
+/// bf16, where cpu::amx::has_bf16_vectors(). dk and dv are written, not added to.
 void attend_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, bf16* y, std::int64_t y_step,
                  float* lse, std::int64_t begin, std::int64_t end, RowsAhead ahead);
 void attend_grad_bf16(const AttentionHead<float>& head, const AttentionRows<bf16>& x, const AttentionGradRows<bf16>& g,

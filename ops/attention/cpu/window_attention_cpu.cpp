@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/cpu/lanes.h"
+#include "ops/attention/cpu/kernels_cpu.h"
 #include "ops/attention/cpu/problem_cpu.h"
 #include "ops/attention/cpu/window_problem_cpu.h"
 #include "ops/scratch.h"
@@ -310,8 +311,9 @@ void differentiate_window(const Window<T>& w, const WindowSlopes<T>& g, const Wi
 namespace hearth::kernels {
 namespace {
 
-/// What all windows of a call have in common: where their tokens lie, and the biases in blocks.
-template <class T>
+/// What all windows of a call have in common: where their tokens lie, and the biases in blocks. `by_pairs`: for
+/// attend_window_bf16() and differentiate_window_bf16().
+template <class T, bool by_pairs>
 class Windows {
  public:
   using P = acc_t<T>;
@@ -321,12 +323,11 @@ class Windows {
         head_weights_(a.weights() / a.heads),
         scale_(static_cast<P>(1.0 / std::sqrt(static_cast<double>(a.head_width())))),
         first_element_(a.key.first_element(a.batch() * a.grid.windows() * a.weights())),
-        by_pairs_(std::is_same_v<T, bf16> && multiplies_bf16_pairs()),
         tokens_(padded_tokens(a.grid)) {
     const WindowGrid& grid = a.grid;
-    blocks_ = by_pairs_ ? window_blocks_bf16(grid.tokens())
-                        : QueryBlocks{grid.tokens(), HEARTH_ISA_CALL_FOR(P, lanes_of<P>, grid.tokens())};
-    const P unit = by_pairs_ ? static_cast<P>(window_bias_unit) : P(1);
+    blocks_ = by_pairs ? window_blocks_bf16(grid.tokens())
+                       : QueryBlocks{grid.tokens(), HEARTH_ISA_CALL_FOR(P, lanes_of<P>, grid.tokens())};
+    const P unit = by_pairs ? static_cast<P>(window_bias_unit) : P(1);
     pixels_ = scratch_.take<std::int64_t>(grid.windows() * tokens_);
     regions_ = scratch_.take<P>(grid.windows() * tokens_);
     biases_ = scratch_.take<P>(a.heads * bias_size());
@@ -368,8 +369,6 @@ class Windows {
     const auto work = static_cast<double>(a_.weights() / a_.heads * a_.head_width());
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(worth_sharing / work));
   }
-  /// By the processor's products of pairs.
-  bool by_pairs() const { return by_pairs_; }
   const QueryBlocks& blocks() const { return blocks_; }
   /// Values of a head's biases in blocks.
   std::int64_t bias_size() const { return blocks_.size(); }
@@ -379,7 +378,6 @@ class Windows {
   std::int64_t head_weights_;
   P scale_;
   std::int64_t first_element_;
-  bool by_pairs_;
   std::int64_t tokens_;
   QueryBlocks blocks_{};
   cpu::Scratch scratch_;
@@ -388,11 +386,11 @@ class Windows {
 };
 
 /// The gradients by shares of the windows, each with sums of its own for the biases and the padding.
-template <class T>
+template <class T, bool by_pairs>
 void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, const WindowAttentionGradients& g) {
   using P = acc_t<T>;
   constexpr std::int64_t wanted = 64;  // pieces of work
-  const Windows<T> windows(a);
+  const Windows<T, by_pairs> windows(a);
   const std::int64_t count = a.grid.windows(), all = a.batch() * count, c = a.channels(), width = a.head_width();
   const std::int64_t size =
       (all + std::min(all, (wanted + a.heads - 1) / a.heads) - 1) / std::min(all, (wanted + a.heads - 1) / a.heads);
@@ -414,12 +412,10 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
                                    biases + piece * bias, padding > 0 ? paddings + piece * padding : nullptr};
       const std::int64_t after = std::min(at + 1, all - 1);
       const Window<T> current = std::exchange(next, window(after));
-      if constexpr (std::is_same_v<T, bf16>)
-        if (windows.by_pairs()) {
-          differentiate_window_bf16(current, slopes, next, dy_of(after));
-          continue;
-        }
-      HEARTH_ISA_CALL_FOR(P, differentiate_window<T>, current, slopes, next, dy_of(after));
+      if constexpr (by_pairs)
+        differentiate_window_bf16(current, slopes, next, dy_of(after));
+      else
+        HEARTH_ISA_CALL_FOR(P, differentiate_window<T>, current, slopes, next, dy_of(after));
     }
   });
   if (g.dtable.defined())
@@ -436,35 +432,46 @@ void differentiate_windows(const WindowAttentionArguments& a, const Tensor& dy, 
       sums[(1 + e / width) * c + piece % a.heads * width + e % width] += paddings[piece * padding + e];
 }
 
-}  // namespace
-
-void window_attention(cpu::Stream&, const WindowAttentionArguments& a, const Tensor& y) {
-  visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() {
-    const Windows<T> windows(a);
-    const std::int64_t count = a.grid.windows(), c = a.channels();
-    const std::int64_t all = a.batch() * count * a.heads;
-    const auto window = [&](std::int64_t piece) {
-      return windows.window(piece / a.heads / count, piece / a.heads % count, piece % a.heads);
-    };
-    cpu::parallel_for(all, windows.grain(), [&](std::int64_t begin, std::int64_t end) {
-      Window<T> next = window(begin);
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        const Window<T> current = std::exchange(next, window(std::min(piece + 1, all - 1)));
-        T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
-        if constexpr (std::is_same_v<T, bf16>)
-          if (windows.by_pairs()) {
-            attend_window_bf16(current, next, into);
-            continue;
-          }
+template <class T, bool by_pairs>
+void attend_windows(const WindowAttentionArguments& a, const Tensor& y) {
+  const Windows<T, by_pairs> windows(a);
+  const std::int64_t count = a.grid.windows(), c = a.channels();
+  const std::int64_t all = a.batch() * count * a.heads;
+  const auto window = [&](std::int64_t piece) {
+    return windows.window(piece / a.heads / count, piece / a.heads % count, piece % a.heads);
+  };
+  cpu::parallel_for(all, windows.grain(), [&](std::int64_t begin, std::int64_t end) {
+    Window<T> next = window(begin);
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const Window<T> current = std::exchange(next, window(std::min(piece + 1, all - 1)));
+      T* const into = y.data<T>() + piece / a.heads / count * a.pixels() * c + piece % a.heads * a.head_width();
+      if constexpr (by_pairs)
+        attend_window_bf16(current, next, into);
+      else
         HEARTH_ISA_CALL_FOR(acc_t<T>, attend_window<T>, current, next, into);
-      }
-    });
+    }
   });
 }
 
-void window_attention_grad(cpu::Stream&, const WindowAttentionArguments& a, const Tensor& dy,
-                           const WindowAttentionGradients& gradients) {
-  visit_dtype("window_attention", dy.dtype(), Floats{}, [&]<class T>() { differentiate_windows<T>(a, dy, gradients); });
+}  // namespace
+
+void window_attention_portable(cpu::Stream&, const WindowAttentionArguments& a, const Tensor& y) {
+  visit_dtype("window_attention", y.dtype(), Floats{}, [&]<class T>() { attend_windows<T, false>(a, y); });
+}
+
+void window_attention_avx512_bf16(cpu::Stream&, const WindowAttentionArguments& a, const Tensor& y) {
+  attend_windows<bf16, true>(a, y);
+}
+
+void window_attention_grad_portable(cpu::Stream&, const WindowAttentionArguments& a, const Tensor& dy,
+                                    const WindowAttentionGradients& gradients) {
+  visit_dtype("window_attention", dy.dtype(), Floats{},
+              [&]<class T>() { differentiate_windows<T, false>(a, dy, gradients); });
+}
+
+void window_attention_grad_avx512_bf16(cpu::Stream&, const WindowAttentionArguments& a, const Tensor& dy,
+                                       const WindowAttentionGradients& gradients) {
+  differentiate_windows<bf16, true>(a, dy, gradients);
 }
 
 }  // namespace hearth::kernels

@@ -81,8 +81,9 @@ void add_padding(const P* rows, std::int64_t pitch, const std::int64_t* pixels, 
       for (std::int64_t d = 0; d < width; ++d) sums[d] += rows[t * pitch + d];
 }
 
-/// attend_window() and differentiate_window() of window_attention_cpu.cpp where multiplies_bf16_pairs(). Biases come in
-/// these blocks, times window_bias_unit, so that exponentials are powers of two.
+/// attend_window() and differentiate_window() of window_attention_cpu.cpp by the processor's products of pairs of bf16,
+/// where cpu::amx::has_bf16_vectors(). Biases come in these blocks, times window_bias_unit, so that exponentials are
+/// powers of two.
 QueryBlocks window_blocks_bf16(std::int64_t tokens);
 inline constexpr float window_bias_unit = 1.44269504f;
 void attend_window_bf16(const Window<bf16>& w, const Window<bf16>& next, bf16* y);

@@ -190,7 +190,7 @@ std::string direct_bf16_unsupported(const ConvProblem& problem) {
   if (s.groups != 1) return join_text(s.groups, " groups");
   if (sides.channels % 16 != 0 || sides.outputs % tile_outputs != 0)
     return join_text(sides.channels, " channels summed to ", sides.outputs, ", not multiples of 16 and ", tile_outputs);
-  return cpu::amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
+  return cpu::amx::bf16_vectors_unsupported();
 }
 
 std::string direct_bf16_why_slower(const ConvProblem& problem) {

@@ -184,7 +184,7 @@ std::string paired_bf16_unsupported(const ConvProblem& problem) {
   if (s.groups != 1) return join_text(s.groups, " groups");
   if (s.c % tile_c != 0 || s.k % tile_k != 0)
     return join_text(s.c, " channels and ", s.k, " filters, not multiples of ", tile_c, " and ", tile_k);
-  return cpu::amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
+  return cpu::amx::bf16_vectors_unsupported();
 }
 
 // Measured for batches of 2 to 128. 1x1 filters use what is copied once, and are no faster than the library's

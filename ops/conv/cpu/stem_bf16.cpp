@@ -443,7 +443,7 @@ std::string stem_bf16_unsupported(const ConvProblem& problem) {
   if (s.dilation_h != 1 || s.dilation_w != 1) return join_text("dilation ", s.dilation_h, "x", s.dilation_w);
   if (s.stride_h > s.r || s.stride_w > s.s)
     return join_text("stride ", s.stride_h, "x", s.stride_w, ", beyond filters of ", s.r, "x", s.s);
-  return cpu::amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
+  return cpu::amx::bf16_vectors_unsupported();
 }
 
 // Measured for batches of 1 to 128, filters of 3x3 to 16x16 and images of 8x8 to 512x512: 0.4 to 0.95 of the library's

@@ -242,7 +242,7 @@ std::string avx512_bf16_unsupported(const MatmulProblem& p) {
   for (const DType type : {p.a, p.b, p.c})
     if (type != DType::bf16 && type != DType::f32) return join_text("an operand of ", type);
   if (p.a == DType::f32 && p.b == DType::f32) return "both operands f32";
-  return amx::has_bf16_vectors() ? "" : "the processor has no AVX-512 products of bf16";
+  return amx::bf16_vectors_unsupported();
 }
 
 std::string avx512_bf16_slower(const MatmulProblem&) {

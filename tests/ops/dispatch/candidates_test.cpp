@@ -142,7 +142,8 @@ TEST(CandidatesPin, OfTheEnvironmentNamesOpsOfTheLibraryOnce) {
   EXPECT_PRED2(contains, message("test_numbers:half"), "attention, conv2d, linear");
   EXPECT_PRED2(contains, message("conv2d:cudn"), "did you mean \"cudnn\"?");
   EXPECT_PRED2(contains, message("attention:onednn"), "attention has no implementation \"onednn\"");
-  for (const char* text : {"conv2d:cudnn", "conv2d:stem", "conv2d:winograd", "attention:cudnn", "matmul:amx"})
+  for (const char* text : {"conv2d:cudnn", "conv2d:stem", "conv2d:winograd", "attention:cudnn", "matmul:amx",
+                           "attention:rows", "attention:avx512_bf16", "window_attention:avx512_bf16"})
     EXPECT_EQ(detail::forced_of(text).size(), 1U) << "on whatever device";
   EXPECT_PRED2(contains, message("matmul:mma,matmul:portable"), "matmul is forced twice");
   for (const char* text : {"conv2d", ":portable", "conv2d:", "conv2d:portable,,", ","})
