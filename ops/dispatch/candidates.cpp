@@ -33,6 +33,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& ops_of_libra
       {"conv2d",
        {"matmul", "amx", "winograd", "direct_bf16", "paired_bf16", "stem_bf16", "unfolded", "onednn", "im2col",
         "cublaslt", "stem", "cudnn", "mma", "portable"}},
+      {"cross_entropy", {"avx512_bf16", "portable"}},
       {"linear", products},
       {"matmul", products},
       {"window_attention", {"avx512_bf16", "mma", "portable"}}};

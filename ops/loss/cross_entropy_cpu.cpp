@@ -6,12 +6,15 @@
 //   dx = scale * (softmax(x) * sum(t) - t)
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "core/cpu/amx.h"
 #include "core/cpu/lanes.h"
 #include "core/cpu/parallel.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/cross_entropy_bf16.h"
 
@@ -25,11 +28,12 @@ namespace hearth::kernels::HEARTH_ISA_NAMESPACE {
 
 #include "core/cpu/lanes.inc"
 
-// The largest element of a row, and the logarithm of the sum of exp(x - largest).
+// The largest element of a row, and the logarithm of the sum of exp(x - largest). Of bf16 `by_vectors`:
+// cross_entropy_bf16.h.
 template <class T, class P>
-void log_sum_exp(const T* x, std::int64_t cols, P& max_out, P& log_sum_out) {
+void log_sum_exp(const T* x, std::int64_t cols, [[maybe_unused]] bool by_vectors, P& max_out, P& log_sum_out) {
   if constexpr (std::is_same_v<T, bf16>)
-    if (cpu::amx::has_bf16_vectors()) {
+    if (by_vectors) {
       P total;
       sum_exponentials_bf16(x, cols, max_out, total);
       log_sum_out = static_cast<P>(std::log(static_cast<double>(total)));
@@ -67,13 +71,13 @@ void log_sum_exp(const T* x, std::int64_t cols, P& max_out, P& log_sum_out) {
 
 template <class T, class P>
 void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
-                  std::int64_t ignored, P* most, P* log_sum, P* losses) {
+                  std::int64_t ignored, bool by_vectors, P* most, P* log_sum, P* losses) {
   for (std::int64_t r = 0; r < rows; ++r, x += cols) {
     if (labels[r] == ignored) {
       most[r] = log_sum[r] = losses[r] = P(0);
       continue;
     }
-    log_sum_exp(x, cols, most[r], log_sum[r]);
+    log_sum_exp(x, cols, by_vectors, most[r], log_sum[r]);
     const P top = most[r];
     P loss = log_sum[r] - (cpu::load(x + labels[r]) - top);
     if (smoothing != P(0)) {
@@ -88,9 +92,10 @@ void class_losses(const T* x, const std::int64_t* labels, std::int64_t rows, std
 
 // dx = (exp((x - most) - log_sum) - even) * factor.
 template <class T, class P>
-void exponential_slopes(const T* x, std::int64_t cols, P most, P log_sum, P even, P factor, T* dx) {
+void exponential_slopes(const T* x, std::int64_t cols, P most, P log_sum, P even, P factor,
+                        [[maybe_unused]] bool by_vectors, T* dx) {
   if constexpr (std::is_same_v<T, bf16>)
-    if (cpu::amx::has_bf16_vectors()) return exponential_slopes_bf16(x, cols, most, log_sum, even, factor, dx);
+    if (by_vectors) return exponential_slopes_bf16(x, cols, most, log_sum, even, factor, dx);
 #pragma omp simd
   for (std::int64_t c = 0; c < cols; ++c)
     cpu::store(dx + c, (cpu::math::exp_of_negative((cpu::load(x + c) - most) - log_sum) - even) * factor);
@@ -99,7 +104,7 @@ void exponential_slopes(const T* x, std::int64_t cols, P most, P log_sum, P even
 template <class T, class P>
 void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, std::int64_t cols, P smoothing,
                      std::int64_t ignored, const P* most, const P* log_sum, const P* scale, std::int64_t scale_step,
-                     double row_weight, T* dx) {
+                     double row_weight, bool by_vectors, T* dx) {
   const P even = smoothing / static_cast<P>(cols);
   for (std::int64_t r = 0; r < rows; ++r, x += cols, dx += cols, scale += scale_step) {
     if (labels[r] == ignored) {
@@ -109,18 +114,18 @@ void class_gradients(const T* x, const std::int64_t* labels, std::int64_t rows, 
     }
     const P top = most[r], log_total = log_sum[r], factor = static_cast<P>(static_cast<double>(*scale) * row_weight);
     const P at_label = cpu::math::exp_of_negative((cpu::load(x + labels[r]) - top) - log_total);
-    exponential_slopes(x, cols, top, log_total, even, factor, dx);
+    exponential_slopes(x, cols, top, log_total, even, factor, by_vectors, dx);
     cpu::store(dx + labels[r], (at_label - even - (P(1) - smoothing)) * factor);
   }
 }
 
 // Targets t become (1 - smoothing) t + smoothing / cols.
 template <class T, class P>
-void target_losses(const T* x, const P* targets, std::int64_t rows, std::int64_t cols, P smoothing, P* most, P* log_sum,
-                   P* losses) {
+void target_losses(const T* x, const P* targets, std::int64_t rows, std::int64_t cols, P smoothing, bool by_vectors,
+                   P* most, P* log_sum, P* losses) {
   const P even = smoothing / static_cast<P>(cols), kept = P(1) - smoothing;
   for (std::int64_t r = 0; r < rows; ++r, x += cols, targets += cols) {
-    log_sum_exp(x, cols, most[r], log_sum[r]);
+    log_sum_exp(x, cols, by_vectors, most[r], log_sum[r]);
     const P top = most[r], log_total = log_sum[r];
     P loss = 0;
 #pragma omp simd reduction(+ : loss)
@@ -175,6 +180,89 @@ void over_rows(const Tensor& logits, const F& f) {
                     [&](std::int64_t begin, std::int64_t end) { f(begin, end - begin); });
 }
 
+/// What the choice depends on.
+struct RowsProblem {
+  DType dtype;         ///< of the logits
+  bool mixed = false;  ///< labels are distributions
+  bool gradient = false;
+  auto operator<=>(const RowsProblem&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const RowsProblem& p) {
+  return out << (p.gradient ? "gradient" : "forward") << " of " << p.dtype << (p.mixed ? ", floating labels" : "");
+}
+
+std::string rows_by_vectors_unsupported(const RowsProblem& p) {
+  if (p.dtype != DType::bf16) return join_text("logits are ", p.dtype, ", not bf16");
+  if (p.gradient && p.mixed) return "the gradient with floating labels";
+  return cpu::amx::bf16_vectors_unsupported();
+}
+
+template <class Run>
+Candidates<RowsProblem, Run> row_candidates(Run* avx512_bf16, Run* portable) {
+  return {"cross_entropy",
+          {{"avx512_bf16", rows_by_vectors_unsupported, avx512_bf16},
+           {"portable", [](const RowsProblem&) { return std::string(); }, portable}}};
+}
+
+template <bool by_vectors>
+using LogitTypes = std::conditional_t<by_vectors, Types<bf16>, Floats>;
+
+template <bool by_vectors>
+void losses_of_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options, const Tensor& most,
+                    const Tensor& log_sum, const Tensor& losses) {
+  const std::int64_t cols = logits.dim(-1);
+  visit_dtype("cross_entropy", logits.dtype(), LogitTypes<by_vectors>{}, [&]<class T>() {
+    using P = acc_t<T>;
+    const T* const x = logits.data<T>();
+    P *top = most.data<P>(), *log_total = log_sum.data<P>(), *out = losses.data<P>();
+    const P smoothing = static_cast<P>(options.label_smoothing);
+    if (is_floating(labels.dtype())) {
+      const P* const targets = labels.data<P>();
+      over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+        HEARTH_ISA_CALL_FOR(T, target_losses, x + row * cols, targets + row * cols, rows, cols, smoothing, by_vectors,
+                            top + row, log_total + row, out + row);
+      });
+      return;
+    }
+    const std::int64_t* const classes = labels.data<std::int64_t>();
+    over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+      HEARTH_ISA_CALL_FOR(T, class_losses, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
+                          by_vectors, top + row, log_total + row, out + row);
+    });
+  });
+}
+
+template <bool by_vectors>
+void gradients_of_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                       const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& row_weight,
+                       const Tensor& dx) {
+  const double part = row_weight.defined() ? *row_weight.data<double>() : 1.0;
+  const std::int64_t cols = logits.dim(-1);
+  const std::int64_t step = options.reduction == Reduction::none ? 1 : 0;
+  visit_dtype("cross_entropy", logits.dtype(), LogitTypes<by_vectors>{}, [&]<class T>() {
+    using P = acc_t<T>;
+    const T* const x = logits.data<T>();
+    T* const out = dx.data<T>();
+    const P *top = most.data<P>(), *log_total = log_sum.data<P>(), *factor = scale.data<P>();
+    const P smoothing = static_cast<P>(options.label_smoothing);
+    if (is_floating(labels.dtype())) {
+      const P* const targets = labels.data<P>();
+      over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+        HEARTH_ISA_CALL_FOR(T, target_gradients, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
+                            log_total + row, factor + row * step, step, part, out + row * cols);
+      });
+      return;
+    }
+    const std::int64_t* const classes = labels.data<std::int64_t>();
+    over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
+      HEARTH_ISA_CALL_FOR(T, class_gradients, x + row * cols, classes + row, rows, cols, smoothing,
+                          options.ignore_index, top + row, log_total + row, factor + row * step, step, part, by_vectors,
+                          out + row * cols);
+    });
+  });
+}
+
 }  // namespace
 
 void require_class_labels(cpu::Stream&, const char* op, const Tensor& labels, std::int64_t classes,
@@ -188,26 +276,9 @@ void require_class_labels(cpu::Stream&, const char* op, const Tensor& labels, st
 
 void cross_entropy(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                    const Tensor& most, const Tensor& log_sum, const Tensor& losses) {
-  const std::int64_t cols = logits.dim(-1);
-  visit_dtype("cross_entropy", logits.dtype(), Floats{}, [&]<class T>() {
-    using P = acc_t<T>;
-    const T* const x = logits.data<T>();
-    P *top = most.data<P>(), *log_total = log_sum.data<P>(), *out = losses.data<P>();
-    const P smoothing = static_cast<P>(options.label_smoothing);
-    if (is_floating(labels.dtype())) {
-      const P* const targets = labels.data<P>();
-      over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-        HEARTH_ISA_CALL_FOR(T, target_losses, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
-                            log_total + row, out + row);
-      });
-      return;
-    }
-    const std::int64_t* const classes = labels.data<std::int64_t>();
-    over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-      HEARTH_ISA_CALL_FOR(T, class_losses, x + row * cols, classes + row, rows, cols, smoothing, options.ignore_index,
-                          top + row, log_total + row, out + row);
-    });
-  });
+  static auto candidates = row_candidates(losses_of_rows<true>, losses_of_rows<false>);
+  candidates.run({logits.dtype(), is_floating(labels.dtype())},
+                 [&](auto* run) { run(logits, labels, options, most, log_sum, losses); });
 }
 
 void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& labels, const CrossEntropyOptions& options,
@@ -233,30 +304,9 @@ void cross_entropy_total(cpu::Stream&, const Tensor& losses, const Tensor& label
 void cross_entropy_grad(cpu::Stream&, const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                         const Tensor& most, const Tensor& log_sum, const Tensor& scale, const Tensor& row_weight,
                         const Tensor& dx) {
-  const double part = row_weight.defined() ? *row_weight.data<double>() : 1.0;
-  const std::int64_t cols = logits.dim(-1);
-  const std::int64_t step = options.reduction == Reduction::none ? 1 : 0;
-  visit_dtype("cross_entropy", logits.dtype(), Floats{}, [&]<class T>() {
-    using P = acc_t<T>;
-    const T* const x = logits.data<T>();
-    T* const out = dx.data<T>();
-    const P *top = most.data<P>(), *log_total = log_sum.data<P>(), *factor = scale.data<P>();
-    const P smoothing = static_cast<P>(options.label_smoothing);
-    if (is_floating(labels.dtype())) {
-      const P* const targets = labels.data<P>();
-      over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-        HEARTH_ISA_CALL_FOR(T, target_gradients, x + row * cols, targets + row * cols, rows, cols, smoothing, top + row,
-                            log_total + row, factor + row * step, step, part, out + row * cols);
-      });
-      return;
-    }
-    const std::int64_t* const classes = labels.data<std::int64_t>();
-    over_rows(logits, [&](std::int64_t row, std::int64_t rows) {
-      HEARTH_ISA_CALL_FOR(T, class_gradients, x + row * cols, classes + row, rows, cols, smoothing,
-                          options.ignore_index, top + row, log_total + row, factor + row * step, step, part,
-                          out + row * cols);
-    });
-  });
+  static auto candidates = row_candidates(gradients_of_rows<true>, gradients_of_rows<false>);
+  candidates.run({logits.dtype(), is_floating(labels.dtype()), true},
+                 [&](auto* run) { run(logits, labels, options, most, log_sum, scale, row_weight, dx); });
 }
 
 void count_correct(cpu::Stream&, const Tensor& logits, const Tensor& labels, std::int64_t k, std::int64_t ignore_index,

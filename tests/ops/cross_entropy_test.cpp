@@ -13,10 +13,12 @@
 #include "core/cpu/amx.h"
 #include "core/memory/memory.h"
 #include "core/random.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/linear/linear.h"
 #include "ops/loss/cross_entropy_bf16.h"
 #include "ops/norm/layer_norm.h"
 #include "tests/support/devices.h"
+#include "tests/support/error_message.h"
 #include "tests/support/op_test.h"
 
 namespace hearth::test::cross_entropy_test {
@@ -186,6 +188,81 @@ TEST(CrossEntropy, RowsOfBf16) {
     EXPECT_TRUE(std::isnan(found_sum)) << count;
     EXPECT_FALSE(std::isnan(found_most)) << count;
   }
+}
+
+// On a processor with AVX512-BF16 bf16 goes to its vectors otherwise.
+OP_TEST(CrossEntropyByThePortableKernel) {
+  if (!current_site().device.is_cpu() || site_dtype() != DType::bf16) return;
+  const ForceCandidate force("cross_entropy", "portable");
+  for (const DType labels : {DType::i64, DType::f32}) {
+    const Case c{{6, 101}, {.label_smoothing = 0.1}, labels};
+    check([&](Draw& draw) { return run(draw, c); }, [&](Draw& draw) { return naive(draw, c); },
+          {.tolerance_scale = 4.0});
+  }
+}
+
+/// What ran the losses of x, and what their gradient.
+struct Choices {
+  std::string forward, gradient;
+  Tensor x, losses{};
+};
+
+Choices choices_of(DType dtype, bool mixed) {
+  Random random(1, 2);
+  std::vector<double> logits(64 * 5);  // few, so that sums are small and their last bits remain
+  for (double& x : logits) x = random.normal();
+  const Tensor x = requires_grad(Tensor::of<double>({64, 5}, logits).to(dtype));
+  const Tensor labels =
+      mixed ? Tensor::full({64, 5}, 0.2, dtype == DType::f64 ? dtype : DType::f32) : Tensor::zeros({64}, DType::i64);
+  const Tensor losses = cross_entropy(x, labels, {.reduction = Reduction::none});
+  const std::string forward = last_choice("cross_entropy");
+  backward(losses, Tensor::full({64}, 1, losses.dtype()));
+  return {forward, last_choice("cross_entropy"), x, losses};
+}
+
+/// The losses of label 0 by the processor's vectors.
+std::vector<double> losses_by_vectors(const Tensor& x) {
+  std::vector<double> losses;
+  for (std::int64_t row = 0; row < x.dim(0); ++row) {
+    const bf16* const logits = x.data<bf16>() + row * x.dim(1);
+    float most = 0, sum = 0;
+    kernels::sum_exponentials_bf16(logits, x.dim(1), most, sum);
+    losses.push_back(static_cast<float>(std::log(static_cast<double>(sum))) - (static_cast<float>(logits[0]) - most));
+  }
+  return losses;
+}
+
+TEST(CrossEntropyCandidates, AreChosenByTypeAndLabels) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    const bool vectors = dtype == DType::bf16 && cpu::amx::has_bf16_vectors();
+    for (const bool mixed : {false, true}) {
+      const Choices chosen = choices_of(dtype, mixed);
+      EXPECT_EQ(chosen.forward, vectors ? "avx512_bf16" : "portable") << dtype;
+      EXPECT_EQ(chosen.gradient, vectors && !mixed ? "avx512_bf16" : "portable") << dtype;
+    }
+  }
+}
+
+TEST(CrossEntropyCandidates, RunWhereTheyAreForced) {
+  const ForceCandidate force("cross_entropy", "portable");
+  const Choices portable = choices_of(DType::bf16, false);
+  EXPECT_EQ(portable.forward, "portable");
+  EXPECT_EQ(portable.gradient, "portable");
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "no bf16 vectors";
+  const ForceCandidate vectors("cross_entropy", "avx512_bf16");
+  const std::vector<double> losses = losses_by_vectors(portable.x);
+  EXPECT_EQ(choices_of(DType::bf16, false).losses.to_doubles(), losses);
+  EXPECT_NE(portable.losses.to_doubles(), losses) << "sums of another order";
+}
+
+TEST(CrossEntropyCandidates, SayWhyTheyRefuse) {
+  const ForceCandidate force("cross_entropy", "avx512_bf16");
+  const auto message = [](DType dtype, bool mixed) {
+    return error_message<UsageError>([&] { (void)choices_of(dtype, mixed); });
+  };
+  EXPECT_PRED2(contains, message(DType::f32, false), "forced to avx512_bf16");
+  EXPECT_PRED2(contains, message(DType::f32, false), "logits are f32, not bf16");
+  EXPECT_PRED2(contains, message(DType::bf16, true), cpu::amx::has_bf16_vectors() ? "floating labels" : "no AVX-512");
 }
 
 TEST(CrossEntropyOnDevices, AllIgnoredIsZeroWithZeroGradient) {

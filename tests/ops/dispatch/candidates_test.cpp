@@ -139,7 +139,7 @@ TEST(CandidatesPin, OfTheEnvironmentNamesOpsOfTheLibraryOnce) {
   };
   EXPECT_PRED2(contains, message("linear:mma,conv:portable"), "\"conv\" has several");
   EXPECT_PRED2(contains, message("conv:portable"), "did you mean \"conv2d\"?");
-  EXPECT_PRED2(contains, message("test_numbers:half"), "attention, conv2d, linear");
+  EXPECT_PRED2(contains, message("test_numbers:half"), "attention, conv2d, cross_entropy, linear");
   EXPECT_PRED2(contains, message("conv2d:cudn"), "did you mean \"cudnn\"?");
   EXPECT_PRED2(contains, message("attention:onednn"), "attention has no implementation \"onednn\"");
   for (const char* text : {"conv2d:cudnn", "conv2d:stem", "conv2d:winograd", "attention:cudnn", "matmul:amx",
