@@ -29,6 +29,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& ops_of_libra
   static const std::vector<std::string> products{"amx",      "avx512_bf16",      "onednn", "gemm",
                                                  "cublaslt", "cublaslt_unfused", "mma",    "portable"};
   static const std::map<std::string, std::vector<std::string>, std::less<>> ops{
+      {"activation", {"avx512_bf16", "portable"}},
       {"attention", {"rows", "avx512_bf16", "cudnn", "mma", "portable"}},
       {"conv2d",
        {"matmul", "amx", "winograd", "direct_bf16", "paired_bf16", "stem_bf16", "unfolded", "onednn", "im2col",

@@ -3,13 +3,16 @@
 // activation's gradient passes by.
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "core/cpu/amx.h"
 #include "core/cpu/blocks.h"
 #include "core/cpu/element.h"
 #include "core/cpu/parallel.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/epilogue/epilogue.h"
 #include "ops/epilogue/gelu_bf16_vectors.h"
 #include "ops/epilogue/gelu_rounded.h"
@@ -148,8 +151,29 @@ class ActivationBlocks {
   SlopeBlock<A> slopes_ = nullptr;
 };
 
-/// Whether gelu_bf16_vectors.h has the activation of bf16.
-bool has_vectors(Activation activation) { return activation == Activation::gelu && cpu::amx::has_bf16_vectors(); }
+/// What the choice depends on.
+struct ActivationProblem {
+  DType dtype;
+  Activation activation;
+  bool gradient = false;
+  auto operator<=>(const ActivationProblem&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const ActivationProblem& p) {
+  return out << (p.gradient ? "gradient of " : "") << name_of(p.activation) << " of " << p.dtype;
+}
+
+std::string gelu_vectors_unsupported(const ActivationProblem& p) {
+  if (p.activation != Activation::gelu) return join_text(name_of(p.activation), ", not gelu");
+  return p.dtype == DType::bf16 ? cpu::amx::bf16_vectors_unsupported() : join_text(p.dtype, ", not bf16");
+}
+
+template <class Run>
+Candidates<ActivationProblem, Run> activation_candidates(Run* avx512_bf16, Run* portable) {
+  return {"activation",
+          {{"avx512_bf16", gelu_vectors_unsupported, avx512_bf16},
+           {"portable", [](const ActivationProblem&) { return std::string(); }, portable}}};
+}
 
 /// Elements, and rows, that a piece of work has, so that it is worth handing to a thread.
 constexpr std::int64_t elements_a_piece = 32768;
@@ -205,10 +229,10 @@ void column_sums(const ActivationBlocks<T>& activation, const T* reference, cons
   }
 }
 
-/// Column sums of `dy` times the activation's slope; the product is stored in dpre where that is defined.
-template <class T>
-void grad_with_sums(Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
-                    const Tensor& db) {
+/// Column sums of `dy` times the activation's slope; the product is stored in dpre where that is defined. Those of a
+/// part, sums [cols], are made by part(first element, rows, cols, sums).
+template <class T, class F>
+void grad_with_sums(const Tensor& dy, const Tensor& db, const F& part) {
   using A = acc_t<T>;
   const std::int64_t cols = columns_of(dy);
   if (cols == 0) return;
@@ -224,20 +248,68 @@ void grad_with_sums(Activation activation, const Tensor& reference, const Tensor
   const std::int64_t pieces = (rows + grain - 1) / grain;
   cpu::Scratch scratch;
   A* partials = scratch.take<A>(checked_mul(pieces, cols, "bias gradient: partial sums"));
-  const T* gradient = dy.data<T>();
-  const T* other = dpre.defined() ? reference.data<T>() : nullptr;
-  T* into = dpre.defined() ? dpre.data<T>() : nullptr;
-  const ActivationBlocks<T> blocks(activation);
   cpu::parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    A* sums = partials + begin / grain * cols;
-    const std::int64_t at = begin * cols;
-    if constexpr (std::is_same_v<T, bf16>)
-      if (into != nullptr && has_vectors(activation))
-        return gelu_bf16_vectors::gradients_and_sums(other + at, gradient + at, into + at, sums, end - begin, cols);
-    column_sums<T>(blocks, into == nullptr ? nullptr : other + at, gradient + at, into == nullptr ? nullptr : into + at,
-                   sums, end - begin, cols);
+    part(begin * cols, end - begin, cols, partials + begin / grain * cols);
   });
   add_partials(partials, pieces, cols, db);
+}
+
+void activate_by_vectors(Activation, const Tensor& pre, const Tensor& y) {
+  const bf16* const from = pre.data<bf16>();
+  bf16* const into = y.data<bf16>();
+  cpu::parallel_for(y.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
+    gelu_bf16_vectors::values(from + begin, into + begin, end - begin);
+  });
+}
+
+void activate_portable(Activation activation, const Tensor& pre, const Tensor& y) {
+  visit_dtype("activation", y.dtype(), Floats{}, [&]<class T>() {
+    const ActivationBlocks<T> blocks(activation);
+    const T* const from = pre.data<T>();
+    T* const into = y.data<T>();
+    cpu::parallel_for(y.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
+      cpu::Strip<T> strip;
+      cpu::each_block<T>(begin, end, [&](std::int64_t at, std::int64_t n) {
+        blocks.values(cpu::read_block(from + at, n, strip), cpu::block_of(into + at, strip), n);
+        cpu::write_block(strip, into + at, n);
+      });
+    });
+  });
+}
+
+void activate_grad_by_vectors(Activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
+                              const Tensor& db) {
+  const bf16 *const x = reference.data<bf16>(), *const gradient = dy.data<bf16>();
+  bf16* const into = dpre.data<bf16>();
+  if (db.defined())
+    return grad_with_sums<bf16>(dy, db, [&](std::int64_t at, std::int64_t rows, std::int64_t cols, float* sums) {
+      gelu_bf16_vectors::gradients_and_sums(x + at, gradient + at, into + at, sums, rows, cols);
+    });
+  cpu::parallel_for(dy.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
+    gelu_bf16_vectors::gradients(x + begin, gradient + begin, into + begin, end - begin);
+  });
+}
+
+void activate_grad_portable(Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
+                            const Tensor& db) {
+  visit_dtype("activation gradient", dy.dtype(), Floats{}, [&]<class T>() {
+    const ActivationBlocks<T> blocks(activation);
+    const T* other = reference.data<T>();
+    const T* gradient = dy.data<T>();
+    T* into = dpre.data<T>();
+    if (db.defined())
+      return grad_with_sums<T>(dy, db, [&](std::int64_t at, std::int64_t rows, std::int64_t cols, acc_t<T>* sums) {
+        column_sums<T>(blocks, other + at, gradient + at, into + at, sums, rows, cols);
+      });
+    cpu::parallel_for(dy.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
+      cpu::Strip<T> strip, strip_reference;
+      cpu::each_block<T>(begin, end, [&](std::int64_t at, std::int64_t n) {
+        blocks.slopes(cpu::read_block(other + at, n, strip_reference), cpu::read_block(gradient + at, n, strip),
+                      cpu::block_of(into + at, strip), n);
+        cpu::write_block(strip, into + at, n);
+      });
+    });
+  });
 }
 
 }  // namespace
@@ -268,47 +340,24 @@ void add_bias(cpu::Stream&, const Tensor& bias, const Tensor& y) {
 }
 
 void activate(cpu::Stream&, Activation activation, const Tensor& pre, const Tensor& y) {
-  visit_dtype("activation", y.dtype(), Floats{}, [&]<class T>() {
-    const ActivationBlocks<T> blocks(activation);
-    const T* const from = pre.data<T>();
-    T* const into = y.data<T>();
-    cpu::parallel_for(y.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
-      if constexpr (std::is_same_v<T, bf16>)
-        if (has_vectors(activation)) return gelu_bf16_vectors::values(from + begin, into + begin, end - begin);
-      cpu::Strip<T> strip;
-      cpu::each_block<T>(begin, end, [&](std::int64_t at, std::int64_t n) {
-        blocks.values(cpu::read_block(from + at, n, strip), cpu::block_of(into + at, strip), n);
-        cpu::write_block(strip, into + at, n);
-      });
-    });
-  });
+  static auto candidates = activation_candidates(activate_by_vectors, activate_portable);
+  candidates.run({y.dtype(), activation}, [&](auto* run) { run(activation, pre, y); });
 }
 
 void activate_grad(cpu::Stream&, Activation activation, const Tensor& reference, const Tensor& dy, const Tensor& dpre,
                    const Tensor& db) {
-  visit_dtype("activation gradient", dy.dtype(), Floats{}, [&]<class T>() {
-    if (db.defined()) return grad_with_sums<T>(activation, reference, dy, dpre, db);
-    const ActivationBlocks<T> blocks(activation);
-    const T* other = reference.data<T>();
-    const T* gradient = dy.data<T>();
-    T* into = dpre.data<T>();
-    cpu::parallel_for(dy.size(), elements_a_piece, [&](std::int64_t begin, std::int64_t end) {
-      if constexpr (std::is_same_v<T, bf16>)
-        if (has_vectors(activation))
-          return gelu_bf16_vectors::gradients(other + begin, gradient + begin, into + begin, end - begin);
-      cpu::Strip<T> strip, strip_reference;
-      cpu::each_block<T>(begin, end, [&](std::int64_t at, std::int64_t n) {
-        blocks.slopes(cpu::read_block(other + at, n, strip_reference), cpu::read_block(gradient + at, n, strip),
-                      cpu::block_of(into + at, strip), n);
-        cpu::write_block(strip, into + at, n);
-      });
-    });
-  });
+  static auto candidates = activation_candidates(activate_grad_by_vectors, activate_grad_portable);
+  candidates.run({dy.dtype(), activation, true}, [&](auto* run) { run(activation, reference, dy, dpre, db); });
 }
 
 void sum_rows(cpu::Stream&, const Tensor& dy, const Tensor& db) {
-  visit_dtype("bias gradient", dy.dtype(), Floats{},
-              [&]<class T>() { grad_with_sums<T>(Activation::none, Tensor(), dy, Tensor(), db); });
+  visit_dtype("bias gradient", dy.dtype(), Floats{}, [&]<class T>() {
+    const ActivationBlocks<T> none(Activation::none);
+    const T* const gradient = dy.data<T>();
+    grad_with_sums<T>(dy, db, [&](std::int64_t at, std::int64_t rows, std::int64_t cols, acc_t<T>* sums) {
+      column_sums<T>(none, nullptr, gradient + at, nullptr, sums, rows, cols);
+    });
+  });
 }
 
 }  // namespace hearth::kernels

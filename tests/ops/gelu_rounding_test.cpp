@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/cpu/amx.h"
 #include "core/run_on.h"
 #include "core/tensor.h"
+#include "ops/dispatch/candidates.h"
 #include "ops/epilogue/epilogue.h"
+#include "ops/epilogue/gelu_bf16_vectors.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::gelu_rounding_test {
 namespace {
@@ -64,6 +68,74 @@ void expect_rounded_on(Device device) {
 }
 
 TEST(GeluOf16Bits, IsRoundedOnce) { expect_rounded_on(Device{}); }
+
+TEST(GeluOf16Bits, IsRoundedOnceByThePortableKernel) {
+  const ForceCandidate force("activation", "portable");
+  expect_rounded_on(Device{});
+}
+
+/// What ran the activation of `x`, its gradient, and that with the bias's gradient, which is `db`.
+struct Choices {
+  std::string forward, gradient, with_sums;
+  Tensor db;
+};
+
+Choices choices_of(Activation activation, const Tensor& x) {
+  cpu::Stream& stream = cpu::stream_of({});
+  const Tensor y = Tensor::empty_like(x), db = Tensor::empty({256}, DType::f32);
+  const auto choice = [] { return last_choice("activation"); };
+  kernels::activate(stream, activation, x, y);
+  Choices made{choice(), {}, {}, db};
+  kernels::activate_grad(stream, activation, x, x, y, {});
+  made.gradient = choice();
+  kernels::activate_grad(stream, activation, x, x, y, db);
+  made.with_sums = choice();
+  return made;
+}
+
+void expect_choices(const Choices& made, const std::string& name) {
+  for (const std::string& choice : {made.forward, made.gradient, made.with_sums}) EXPECT_EQ(choice, name);
+}
+
+Tensor numbers_between(DType dtype) {
+  std::vector<float> x(512);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 100 - 2;
+  return Tensor::of({2, 256}, x).to(dtype);
+}
+
+TEST(ActivationCandidates, AreChosenByTypeAndFunction) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      SCOPED_TRACE(testing::Message() << name_of(activation) << " of " << dtype);
+      const bool vectors = dtype == DType::bf16 && activation == Activation::gelu && cpu::amx::has_bf16_vectors();
+      expect_choices(choices_of(activation, numbers_between(dtype)), vectors ? "avx512_bf16" : "portable");
+    }
+}
+
+TEST(ActivationCandidates, RunWhereTheyAreForced) {
+  const Tensor x = numbers_between(DType::bf16);
+  const ForceCandidate force("activation", "portable");
+  const Choices portable = choices_of(Activation::gelu, x);
+  expect_choices(portable, "portable");
+  if (!cpu::amx::has_bf16_vectors()) GTEST_SKIP() << "needs AVX-512 with bf16";
+  const ForceCandidate vectors("activation", "avx512_bf16");
+  const Choices by_vectors = choices_of(Activation::gelu, x);
+  expect_choices(by_vectors, "avx512_bf16");
+  const Tensor dx = Tensor::empty_like(x), db = Tensor::empty({256}, DType::f32);
+  kernels::gelu_bf16_vectors::gradients_and_sums(x.data<bf16>(), x.data<bf16>(), dx.data<bf16>(), db.data<float>(), 2,
+                                                 256);
+  EXPECT_EQ(by_vectors.db.to_doubles(), db.to_doubles());
+  EXPECT_NE(portable.db.to_doubles(), db.to_doubles()) << "exponentials of another polynomial";
+}
+
+TEST(ActivationCandidates, SayWhyTheyRefuse) {
+  const ForceCandidate force("activation", "avx512_bf16");
+  const auto message = [](Activation activation, DType dtype) {
+    return test::error_message<UsageError>([&] { (void)choices_of(activation, numbers_between(dtype)); });
+  };
+  EXPECT_PRED2(test::contains, message(Activation::gelu, DType::f32), "avx512_bf16: f32, not bf16");
+  EXPECT_PRED2(test::contains, message(Activation::silu, DType::bf16), "avx512_bf16: silu, not gelu");
+}
 
 TEST(CudaGeluOf16Bits, IsRoundedOnce) {
   if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
