@@ -100,7 +100,7 @@ std::string matmul_unsupported(const ConvProblem& problem) {
 // does slower than a convolution.
 std::string matmul_why_slower(const ConvProblem& problem) {
   if (!cpu::dnn::available()) return "";
-  if (cpu::matmul_implementation(pixel_product(problem)) == "gemm") return "a product that the library does not take";
+  if (cpu::is_left_to_gemm(pixel_product(problem))) return "a product that the library does not take";
   const ConvShape& s = problem.shape;
   const bool strided = s.stride_h > 1 || s.stride_w > 1;
   if (problem.pass != Pass::forward || problem.activations != DType::f32 || strided) return "";

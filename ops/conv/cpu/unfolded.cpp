@@ -109,9 +109,8 @@ std::string unfolded_why_slower(const ConvProblem& problem) {
   const std::int64_t pixels = narrow && problem.pass == Pass::backward_weights ? 512 : 128;
   if (output_pixels(s) > pixels) return join_text(output_pixels(s), " pixels, more than ", pixels);
   if (s.k * s.c < 128 * 128 || taps_of(s) > 25) return "few filters or many taps";
-  const bool unsupported_reason =
-      cpu::dnn::available() && cpu::matmul_implementation(unfolded_product(problem)) == "gemm";
-  return unsupported_reason ? "a product that the library does not take" : "";
+  const bool left = cpu::dnn::available() && cpu::is_left_to_gemm(unfolded_product(problem));
+  return left ? "a product that the library does not take" : "";
 }
 
 void run_unfolded(const ConvProblem& problem, const Conv2dOperands& o) {

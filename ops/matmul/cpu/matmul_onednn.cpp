@@ -265,12 +265,6 @@ std::string unsupported(const MatmulProblem& problem) {
   return onednn_plan(planned(p))->reason;
 }
 
-std::string implementation(const MatmulProblem& problem) {
-  const MatmulProblem p = complete(problem);
-  if (!unsupported(problem).empty() || is_empty(p)) return {};
-  return onednn_plan(planned(p))->implementation;
-}
-
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* given_bias, void* c) {
   const auto* bias = static_cast<const float*>(given_bias);
   MatmulProblem p = complete(problem);
@@ -305,7 +299,6 @@ void matmul(const MatmulProblem& problem, const void* a, const void* b, const vo
 namespace hearth::cpu::dnn {
 
 std::string unsupported(const MatmulProblem&) { return why_absent(); }
-std::string implementation(const MatmulProblem&) { return {}; }
 void matmul(const MatmulProblem&, const void*, const void*, const void*, void*) { throw UsageError(why_absent()); }
 
 }  // namespace hearth::cpu::dnn

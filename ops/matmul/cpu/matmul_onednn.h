@@ -13,8 +13,6 @@ namespace hearth::cpu::dnn {
 /// slow reference code fits). Makes and keeps the plan; OutOfMemory where that finds no memory; ShapeError for sizes
 /// that contradict each other. Sizes of 0 are taken.
 std::string unsupported(const MatmulProblem& problem);
-/// The library's own name of the code chosen, as in "brgemm:avx512_core_bf16"; empty where it is unsupported.
-std::string implementation(const MatmulProblem& problem);
 /// As cpu::matmul. f32 beside bf16 is rounded to bf16 for the arithmetic. UsageError where `unsupported` gives a
 /// reason.
 void matmul(const MatmulProblem& problem, const void* a, const void* b, const void* bias, void* c);

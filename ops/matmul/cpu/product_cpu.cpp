@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The candidates of a matrix product on the CPU.
-#include "core/cpu/isa.h"
-#include "ops/matmul/cpu/matmul_amx.h"
 #include "ops/matmul/cpu/matmul_avx512_bf16.h"
-#include "ops/matmul/cpu/matmul_gemm.h"
-#include "ops/matmul/cpu/matmul_onednn.h"
+#include "ops/matmul/cpu/matmul_cpu.h"
 #include "ops/matmul/product.h"
 
 namespace hearth::kernels {
@@ -17,33 +14,9 @@ MatmulProblem without_f16(MatmulProblem problem) {
   return problem;
 }
 
-std::string library_unsupported(const MatmulProblem& problem) { return cpu::dnn::unsupported(without_f16(problem)); }
-
-// Measured on AVX2.
-std::string library_slower(const MatmulProblem& problem) {
-  const MatmulProblem p = without_f16(problem);
-  const bool f32 = p.a == DType::f32 && p.b == DType::f32;
-  if (!f32 || p.deterministic || cpu::isa() != cpu::Isa::v3 || !p.transpose_a || p.transpose_b || p.k < 256) return "";
-  // The library copies no operand there: 50 against 66 of 80 GFLOP/s, and in one thread a third slower.
-  const bool wide = p.m >= 64 && p.n >= 2048,
-             large = 1.0 / static_cast<double>(p.m) + 1.0 / static_cast<double>(p.n) < 0.0038;
-  if (p.m <= 384 && (wide || large)) return "a gradient of few rows and many columns";
-  // What it copies together may lie in few sets of the caches, by where the pages are: 31 to 75 of 80 GFLOP/s with 8192
-  // columns, native 64 to 75 always.
-  return (p.lda == 0 ? p.m : p.lda) % 4096 == 0 ? "rows of dy that are a multiple of 16 KiB apart" : "";
-}
-
-std::string amx_unsupported(const MatmulProblem& problem) { return cpu::amx_unsupported(without_f16(problem)); }
-
-std::string avx512_bf16_unsupported(const MatmulProblem& problem) {
-  return cpu::avx512_bf16_unsupported(without_f16(problem));
-}
-
-std::string gemm_unsupported(const MatmulProblem&) { return ""; }
-
 /// An implementation on raw pointers, on tensors: f16 and the bias are converted beside it. `sums` goes on to it.
-template <auto& by, class... Sums>
-void run_with(const MatmulProblem& problem, const ProductOperands& operands, Sums... sums) {
+template <class By, class... Sums>
+void run_with(By* by, const MatmulProblem& problem, const ProductOperands& operands, Sums... sums) {
   const Tensor &a = operands.a, &b = operands.b, &bias = operands.bias, &c = operands.c;
   const auto is_half = [](const Tensor& tensor) { return tensor.dtype() == DType::f16; };
   const DType bias_type = problem.a == DType::f64 ? DType::f64 : DType::f32;
@@ -55,29 +28,36 @@ void run_with(const MatmulProblem& problem, const ProductOperands& operands, Sum
   if (is_half(c)) c.copy_from(into);
 }
 
-template <auto& by>
+template <const cpu::MatmulCandidate& inner>
 void run(const MatmulProblem& problem, const ProductOperands& operands) {
-  run_with<by>(problem, operands);
+  run_with(inner.run, problem, operands);
   if (operands.a_sums.defined()) sum_rows(cpu::stream_of({}), operands.a, operands.a_sums);
 }
 
 /// Sums A while it multiplies, where A is what it reads.
 void run_avx512_bf16(const MatmulProblem& problem, const ProductOperands& operands) {
   const Tensor& sums = operands.a_sums;
-  if (!sums.defined() || operands.a.dtype() != DType::bf16) return run<cpu::matmul_by_avx512_bf16>(problem, operands);
+  if (!sums.defined() || operands.a.dtype() != DType::bf16) return run<cpu::product_by_avx512_bf16>(problem, operands);
   const Tensor found = sums.dtype() == DType::f32 ? sums : Tensor::empty(sums.shape(), DType::f32);
-  run_with<cpu::matmul_with_sums_by_avx512_bf16>(problem, operands, found.data<float>());
+  run_with(cpu::matmul_with_sums_by_avx512_bf16, problem, operands, found.data<float>());
   if (sums.dtype() != DType::f32) sums.copy_from(found.to(sums.dtype()));
+}
+
+/// `inner` for tensors, f16 and sums of A.
+template <const cpu::MatmulCandidate& inner>
+Candidate<MatmulProblem, ProductRun> on_tensors(ProductRun* by = run<inner>) {
+  return {inner.name, [](const MatmulProblem& problem) { return inner.unsupported(without_f16(problem)); }, by, nullptr,
+          [](const MatmulProblem& problem) {
+            return inner.why_slower == nullptr ? std::string() : inner.why_slower(without_f16(problem));
+          }};
 }
 
 }  // namespace
 
 ProductCandidates product_candidates(cpu::Stream&, const char* op) {
   return {op,
-          {{"amx", amx_unsupported, run<cpu::matmul_by_amx>, nullptr, cpu::amx_slower},
-           {"avx512_bf16", avx512_bf16_unsupported, run_avx512_bf16, nullptr, cpu::avx512_bf16_slower},
-           {"onednn", library_unsupported, run<cpu::dnn::matmul>, nullptr, library_slower},
-           {"gemm", gemm_unsupported, run<cpu::matmul_by_gemm>}}};
+          {on_tensors<cpu::product_by_amx>(), on_tensors<cpu::product_by_avx512_bf16>(run_avx512_bf16),
+           on_tensors<cpu::product_by_onednn>(), on_tensors<cpu::product_by_gemm>()}};
 }
 
 }  // namespace hearth::kernels

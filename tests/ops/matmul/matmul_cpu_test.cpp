@@ -18,7 +18,9 @@
 #include "core/cpu/parallel.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "core/profiler.h"
 #include "core/random.h"
+#include "ops/conv/conv2d.h"
 #include "ops/linear/linear.h"
 #include "ops/matmul/cpu/matmul_amx.h"
 #include "ops/matmul/cpu/matmul_avx512_bf16.h"
@@ -313,14 +315,43 @@ TEST(AmxMatmul, F32ValuesKeepTheirBitsDownToTheStatedBound) {
   EXPECT_TRUE(std::isnan(times_one(NAN)));
 }
 
+/// What matmul() runs of the problem.
+std::string choice_of(const MatmulProblem& p) {
+  const Values a(p.a, p.m * p.k, 1), b(p.b, p.k * p.n, 2);
+  Values c(p.c, p.m * p.n, 3);
+  matmul(p, a.data(), b.data(), nullptr, c.data());
+  return last_choice("matmul");
+}
+
 TEST(CpuMatmulChoice, IsTheLibraryWhereItTakesTheProblem) {
   MatmulProblem p{.m = 4, .n = 2, .k = 3};
-  if (dnn::available())
-    EXPECT_EQ(matmul_implementation(p), dnn::implementation(p));
-  else
-    EXPECT_EQ(matmul_implementation(p), "gemm");
+  EXPECT_EQ(choice_of(p), dnn::available() ? "onednn" : "gemm");
+  EXPECT_EQ(is_left_to_gemm(p), !dnn::available());
   p.a = p.b = p.c = DType::f64;
-  EXPECT_EQ(matmul_implementation(p), "gemm");
+  EXPECT_EQ(choice_of(p), "gemm");
+  EXPECT_TRUE(is_left_to_gemm(p));
+  EXPECT_EQ(is_left_to_gemm({.m = 64, .n = 32, .k = 48, .a = DType::bf16}),
+            !dnn::available() && !amx::has_bf16_vectors());
+}
+
+// The products of a convolution are chosen as those of linear and matmul are, and reported once.
+TEST(CpuMatmulChoice, IsMadeForConvolutionsToo) {
+  const Tensor x = Tensor::full({1, 4, 4, 32}, 1.0), w = Tensor::full({32, 1, 1, 32}, 1.0);
+  for (const std::string name : {"onednn", "gemm"}) {
+    if (name == "onednn" && !dnn::available()) continue;
+    const ForceCandidate force("matmul", name), force_conv("conv2d", "matmul");
+    profiler::start();
+    const Tensor y = conv2d(x, w);
+    profiler::stop();
+    EXPECT_EQ(y.to_doubles(), std::vector<double>(16 * 32, 32.0));
+    EXPECT_EQ(last_choice("matmul"), name);
+    const auto summary = profiler::summary();
+    ASSERT_EQ(summary.count("matmul:" + name), 1U);
+    EXPECT_EQ(summary.at("matmul:" + name).flops, 2.0 * 16 * 32 * 32);
+    EXPECT_EQ(summary.at("conv2d:matmul").flops, 0.0);
+  }
+  const ForceCandidate force("matmul", "avx512_bf16");
+  EXPECT_THROW(choice_of({.m = 4, .n = 2, .k = 3}), UsageError);
 }
 
 TEST(CpuMatmulChoice, IsNativeForGradientsThatTheLibraryDoesNotCopy) {
@@ -347,7 +378,7 @@ TEST(CpuMatmulChoice, IsNativeForGradientsThatTheLibraryDoesNotCopy) {
 TEST(CpuMatmulChoice, IsTheVectorsOfBf16WhereThereAreNoTiles) {
   MatmulProblem p{.m = 64, .n = 32, .k = 48, .a = DType::bf16};
   const bool vectors = amx::has_bf16_vectors() && !amx::unsupported().empty();
-  EXPECT_EQ(matmul_implementation(p) == "avx512_bf16", vectors);
+  EXPECT_EQ(choice_of(p) == "avx512_bf16", vectors);
   auto candidates = kernels::product_candidates(stream_of({}), "test_bf16_products");
   EXPECT_EQ(std::string(candidates.choose(p).label) == "test_bf16_products:avx512_bf16", vectors);
   p.a = DType::f32;
