@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "autograd/record.h"
-#include "core/profiler.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
 #include "ops/attention/operands.h"
@@ -82,7 +81,6 @@ struct Attention {
     const Tensor y = Tensor::empty(q.shape(), q.dtype(), q.device());
     const Tensor lse = Tensor::empty({q.dim(0), q.dim(2), q.dim(1)}, sum_type(q.dtype()), q.device());
     const auto given = arguments(qkv, bias, lengths, segments);
-    add_flops(given, 2);
     if (y.size() > 0) run_on(q.device(), [&](auto& stream) { kernels::attention(stream, given, y, lse); });
     const Tensor result = packing == Packing::none ? y : y.as_shape({y.dim(0), y.dim(1), y.dim(2) * y.dim(3)});
     if (is_recording()) {
@@ -116,7 +114,6 @@ struct Attention {
       for (const Tensor& gradient : {gradients[0], gradients[1], gradients[2], dbias})
         if (gradient.defined()) gradient.fill_(0);
     } else {
-      add_flops(given, 5);
       run_on(y.device(), [&](auto& stream) {
         kernels::attention_grad(stream, given, y, saved.lse, dy_heads, {into[0], into[1], into[2], dbias});
       });
@@ -125,16 +122,6 @@ struct Attention {
     for (std::size_t i = 0; i < 3; ++i)
       if (!needs[i]) gradients[i] = Tensor();
     return gradients;
-  }
-
-  /// `products` of Tq x Tk x D a head, half of them where half the keys are hidden. The lengths of
-  /// segments lie on the device, so they count as one.
-  static void add_flops(const kernels::AttentionArguments& a, int products) {
-    double seen = static_cast<double>(a.keys());
-    if (a.causal)
-      seen = std::min(seen, static_cast<double>(a.query_offset) + (static_cast<double>(a.queries()) + 1) / 2);
-    profiler::add_flops(2.0 * products * static_cast<double>(a.batch() * a.heads()) * static_cast<double>(a.queries()) *
-                        seen * static_cast<double>(a.width()));
   }
 };
 
@@ -214,6 +201,13 @@ std::int64_t head_width(const char* op, const char* name, const Tensor& x, std::
 }
 
 }  // namespace
+
+double kernels::AttentionArguments::flops(int products) const {
+  double seen = static_cast<double>(keys());
+  if (causal) seen = std::min(seen, static_cast<double>(query_offset) + (static_cast<double>(queries()) + 1) / 2);
+  return 2.0 * products * static_cast<double>(batch() * heads()) * static_cast<double>(queries()) * seen *
+         static_cast<double>(width());
+}
 
 Tensor attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const AttentionOptions& options) {
   const char* const op = "attention";

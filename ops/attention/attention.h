@@ -77,6 +77,9 @@ struct AttentionArguments {
   std::int64_t keys() const { return k.shape()[1]; }
   std::int64_t heads() const { return q.shape()[2]; }
   std::int64_t width() const { return q.shape()[3]; }
+  /// Operations of `products` of Tq x Tk x D a head, half of them where half the keys are hidden. The lengths of
+  /// segments lie on the device, so they count as one.
+  double flops(int products) const;
 };
 
 /// Where the gradients go: views like q, k and v whose last axis is dense; dbias contiguous like the bias, or absent.
@@ -85,7 +88,7 @@ struct AttentionGradients {
 };
 
 /// y: a view like q. lse [N, H, Tq], contiguous, in the type of sums: the logarithm of the sum of exponentials of each
-/// row; +infinity for a row without keys.
+/// row; +infinity for a row without keys. Both passes report their operations.
 void attention(cpu::Stream&, const AttentionArguments& arguments, const Tensor& y, const Tensor& lse);
 void attention(cuda::Stream&, const AttentionArguments& arguments, const Tensor& y, const Tensor& lse);
 /// dy: a view like q.

@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "core/profiler.h"
 #include "core/run_on.h"
 #include "ops/argument.h"
 #include "ops/attention/operands.h"
@@ -37,7 +36,6 @@ struct WindowAttention {
     const Tensor padding = padding_in.defined() ? in_type(padding_in.contiguous(), sums) : Tensor();
     const auto given = arguments(qkv, table, padding);
     const Tensor y = Tensor::empty(qkv.shape().with(3, given.channels()), qkv.dtype(), qkv.device());
-    add_flops(given, 2);
     if (y.size() > 0) run_on(y.device(), [&](auto& stream) { kernels::window_attention(stream, given, y); });
     if (is_recording()) {
       saved.qkv = qkv;
@@ -60,7 +58,6 @@ struct WindowAttention {
       for (const Tensor& gradient : {into.dqkv, into.dtable, into.dpadding})
         if (gradient.defined()) gradient.fill_(0);
     } else {
-      add_flops(given, 5);
       run_on(dy.device(), [&](auto& stream) { kernels::window_attention_grad(stream, given, dy, into); });
     }
     std::array<Tensor, 3> gradients;
@@ -68,11 +65,6 @@ struct WindowAttention {
     if (into.dtable.defined()) gradients[1] = in_type(into.dtable, needs.type_for(1, saved.table_dtype));
     if (into.dpadding.defined()) gradients[2] = in_type(into.dpadding, needs.type_for(2, saved.padding_dtype));
     return gradients;
-  }
-
-  static void add_flops(const kernels::WindowAttentionArguments& a, int products) {
-    profiler::add_flops(2.0 * products * static_cast<double>(a.batch() * a.grid.windows()) *
-                        static_cast<double>(a.weights()) * static_cast<double>(a.head_width()));
   }
 };
 

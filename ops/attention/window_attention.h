@@ -110,6 +110,11 @@ struct WindowAttentionArguments {
   std::int64_t pixels() const { return grid.height * grid.width; }
   /// Weights of all heads of a window: their numbers count up over heads, windows and samples.
   std::int64_t weights() const { return heads * grid.tokens() * grid.tokens(); }
+  /// Operations of `products` of tokens x tokens x D a head and window.
+  double flops(int products) const {
+    return 2.0 * products * static_cast<double>(batch() * grid.windows()) * static_cast<double>(weights()) *
+           static_cast<double>(head_width());
+  }
 };
 
 /// Where the gradients go: contiguous like qkv, the table and the padding; the last two may be absent.
@@ -117,7 +122,7 @@ struct WindowAttentionGradients {
   Tensor dqkv, dtable, dpadding;
 };
 
-/// y and dy: [N, H, W, C], contiguous.
+/// y and dy: [N, H, W, C], contiguous. Both passes report their operations.
 void window_attention(cpu::Stream&, const WindowAttentionArguments& arguments, const Tensor& y);
 void window_attention(cuda::Stream&, const WindowAttentionArguments& arguments, const Tensor& y);
 void window_attention_grad(cpu::Stream&, const WindowAttentionArguments& arguments, const Tensor& dy,

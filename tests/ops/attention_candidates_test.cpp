@@ -126,6 +126,8 @@ TEST(AttentionCandidates, ArePartOfProfiles) {
   for (const std::string& name : {"attention:" + expected_of(DType::bf16), std::string("window_attention:portable")}) {
     ASSERT_EQ(summary.count(name), 1U) << name;
     EXPECT_EQ(summary.at(name).calls, 2) << name;
+    EXPECT_GT(summary.at(name).flops, 0) << name;
+    EXPECT_EQ(summary.at(name.substr(0, name.find(':'))).flops, 0) << "reported where it is done";
   }
 }
 

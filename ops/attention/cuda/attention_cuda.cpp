@@ -4,6 +4,7 @@
 #include <compare>
 #include <vector>
 
+#include "core/profiler.h"
 #include "ops/attention/kernels.h"
 #include "ops/dispatch/candidates.h"
 
@@ -137,7 +138,10 @@ void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& 
   check_grid(a);
   static Candidates<Problem, Forward> candidates(
       "attention", list_of<Forward>(attention_library, attention_mma, attention_portable));
-  candidates.run(problem_of(a, y), [&](Forward* run) { run(stream, a, y, lse); });
+  candidates.run(problem_of(a, y), [&](Forward* run) {
+    run(stream, a, y, lse);
+    profiler::add_flops(a.flops(2));
+  });
 }
 
 void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse,
@@ -153,7 +157,10 @@ void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Ten
     problem.aligned = problem.aligned && rows_are_aligned(*x);
     problem.large = problem.large || rows_are_far(*x);
   }
-  candidates.run(problem, [&](Gradient* run) { run(stream, a, {y, lse, dy}, gradients); });
+  candidates.run(problem, [&](Gradient* run) {
+    run(stream, a, {y, lse, dy}, gradients);
+    profiler::add_flops(a.flops(5));
+  });
 }
 
 }  // namespace hearth::kernels

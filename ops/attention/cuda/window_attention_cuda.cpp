@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/cuda/memory.h"
+#include "core/profiler.h"
 #include "ops/attention/window_kernels.h"
 #include "ops/dispatch/candidates.h"
 
@@ -66,7 +67,10 @@ using WindowGradient = void(cuda::Stream&, const WindowAttentionArguments&, cons
 void window_attention(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& y) {
   static Candidates<WindowProblem, WindowForward> candidates(
       "window_attention", window_candidates<WindowForward>(window_attention_mma, window_attention_portable));
-  candidates.run(window_problem(a, {&y}), [&](WindowForward* run) { run(stream, a, y); });
+  candidates.run(window_problem(a, {&y}), [&](WindowForward* run) {
+    run(stream, a, y);
+    profiler::add_flops(a.flops(2));
+  });
 }
 
 void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments& a, const Tensor& dy,
@@ -75,7 +79,10 @@ void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments&
       "window_attention", window_candidates<WindowGradient>(window_attention_grad_mma, window_attention_grad_portable));
   WindowProblem problem = window_problem(a, {&dy, &gradients.dqkv});
   problem.gradient = true;
-  candidates.run(problem, [&](WindowGradient* run) { run(stream, a, dy, gradients); });
+  candidates.run(problem, [&](WindowGradient* run) {
+    run(stream, a, dy, gradients);
+    profiler::add_flops(a.flops(5));
+  });
 }
 
 }  // namespace hearth::kernels
