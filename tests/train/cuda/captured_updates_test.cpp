@@ -3,7 +3,6 @@
 // that count. Replayed steps give the bits of eager ones.
 #include <gtest/gtest.h>
 
-
 #include "tests/support/temp_dir.h"
 #include "tests/train/precision_session.h"
 
