@@ -13,9 +13,6 @@
 
 namespace hearth::train {
 
-/// The inputs of the model of a batch.
-using InputsOfBatch = std::function<nn::Inputs(const data::Batch&)>;
-
 /// Of image files, read as `files` says, of decoded images and of tensors of images. The data are images.
 std::optional<InputPieces> image_inputs(const data::DataSplits& data, const data::ImageFolderOptions& files,
                                         const OutsideSamples& samples);

@@ -50,6 +50,9 @@ using OutsideSamples =
 /// Samples that are computed at once: enough to keep all cores busy, few enough for the memory of large images.
 inline constexpr std::int64_t samples_at_once = 32;
 
+/// The inputs of a model for a batch.
+using InputsOfBatch = std::function<nn::Inputs(const data::Batch&)>;
+
 /// Inputs of a model, made some at a time.
 struct InputPieces {
   std::int64_t total = 0;  ///< samples

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "data/table/table.h"
+#include "train/predict/outside_inputs.h"
 #include "train/task/fitting_model.h"
 
 namespace hearth::train {

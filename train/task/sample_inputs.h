@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "data/sample_dataset.h"
-#include "train/predict/outside_inputs.h"
 #include "train/task/task.h"
+
+namespace hearth::data {
+class TableDataset;
+}
 
 namespace hearth::train {
 

@@ -49,7 +49,7 @@ InputPieces Task::outside_inputs(const TrainedModel& trained, const OutsideSampl
   refuse_samples();
 }
 
-std::function<nn::Inputs(const data::Batch&)> Task::inputs_of_batch(const TrainedModel& trained) const {
+InputsOfBatch Task::inputs_of_batch(const TrainedModel& trained) const {
   return [this, &trained](const data::Batch& batch) { return inputs(trained, batch); };
 }
 

@@ -108,7 +108,7 @@ class HEARTH_API Task {
 
  protected:
   /// inputs() of a model.
-  std::function<nn::Inputs(const data::Batch&)> inputs_of_batch(const TrainedModel& trained) const;
+  InputsOfBatch inputs_of_batch(const TrainedModel& trained) const;
   /// UsageError that names what the run was trained on and the function of a Predictor that takes it.
   [[noreturn]] void refuse_samples() const;
 };
