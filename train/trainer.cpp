@@ -387,6 +387,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit);
   write_input(record, input_.use());
+  process_.write(record);
   if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (!session_.ranks->alone()) record.set("ranks", session_.ranks->size());
   communication_.write(record);

@@ -10,6 +10,7 @@
 #include "train/profile/communication.h"
 #include "train/profile/device_use.h"
 #include "train/profile/input_use.h"
+#include "train/profile/process_use.h"
 #include "train/profile/run_profile.h"
 #include "train/report/progress.h"
 #include "train/session.h"
@@ -120,6 +121,7 @@ class HEARTH_API Trainer {
   std::int64_t interval_samples_ = 0;
   CommunicationMeter communication_;
   InputMeter input_;
+  ProcessMeter process_;
   data::Stage told_stage_ = data::Stage::room;  ///< what steps were last said to wait for
   StepWorkMeter work_;
   DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are

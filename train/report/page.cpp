@@ -89,6 +89,15 @@ const std::vector<Metric>& known_metrics() {
        .percent = true,
        .from_zero = true,
        .of_training = true},
+      {.key = "process_cpus", .title = "processors busy", .from_zero = true, .of_training = true},
+      {.key = "process_memory", .title = "memory of the process, bytes", .from_zero = true, .of_training = true},
+      {.key = "process_read", .title = "bytes read a second", .from_zero = true, .of_training = true},
+      {.key = "process_written", .title = "bytes written a second", .from_zero = true, .of_training = true},
+      {.key = "process_major_faults", .title = "pages read back from disk", .from_zero = true, .of_training = true},
+      {.key = "machine_remote_pages",
+       .title = "pages of other NUMA nodes a second",
+       .from_zero = true,
+       .of_training = true},
       {.key = "scaling_efficiency",
        .title = "scaling efficiency",
        .percent = true,
@@ -115,8 +124,9 @@ const std::vector<Metric>& known_metrics() {
 }
 
 // Of records, but no metrics.
-constexpr const char* other_numbers[] = {"step",  "epoch",        "samples",   "padding",   "skipped_steps",  "decoded",
-                                         "ranks", "data_workers", "data_copy", "queue_dry", "queue_depth_min"};
+constexpr const char* other_numbers[] = {"step",          "epoch",     "samples",         "padding",
+                                         "skipped_steps", "decoded",   "ranks",           "data_workers",
+                                         "data_copy",     "queue_dry", "queue_depth_min", "process_minor_faults"};
 
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_title(const std::vector<Json>& records) {
