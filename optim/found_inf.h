@@ -25,13 +25,15 @@ HEARTH_ALWAYS_INLINE void move_scale(const FoundInfCheck& v, bool skip) {
     if (has_given_up(v)) return;
     const bool lowest = !options.dynamic || *v.scale <= options.floor;
     v.counters[skipped_at_floor] = lowest ? v.counters[skipped_at_floor] + 1 : 0;
-    if (!lowest) *v.scale = *v.scale * 0.5 > options.floor ? *v.scale * 0.5 : options.floor;
+    if (lowest || ++*v.overflows < options.hysteresis) return;
+    *v.scale = *v.scale * options.backoff > options.floor ? *v.scale * options.backoff : options.floor;
     return;
   }
   v.counters[skipped_at_floor] = 0;
   if (++v.counters[clean_in_a_row] < options.growth_steps || !options.dynamic) return;
   v.counters[clean_in_a_row] = 0;
-  *v.scale = *v.scale * 2 < options.ceiling ? *v.scale * 2 : options.ceiling;
+  *v.overflows = 0;
+  *v.scale = *v.scale * options.growth < options.ceiling ? *v.scale * options.growth : options.ceiling;
 }
 
 /// What depends on the number of the update. Updates that were skipped without the host knowing do not count.

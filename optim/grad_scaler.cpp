@@ -35,11 +35,18 @@ GradScaler::GradScaler(FlatParameters& parameters, const std::vector<NamedTensor
                "; all are finite and above 0, in this order");
   HEARTH_CHECK(ConfigError, options.growth_steps >= 1, "loss scale: grows after ", options.growth_steps,
                " updates; it is at least 1");
+  HEARTH_CHECK(ConfigError,
+               options.growth > 1 && std::isfinite(options.growth) && options.backoff > 0 && options.backoff < 1,
+               "loss scale: growth ", options.growth, " and backoff ", options.backoff,
+               "; growth is above 1 and finite, backoff between 0 and 1");
+  HEARTH_CHECK(ConfigError, options.hysteresis >= 1, "loss scale: hysteresis ", options.hysteresis,
+               "; it is at least 1");
   HEARTH_CHECK(DTypeError, parameters.values().dtype() == DType::f32, "loss scale: the parameters are ",
                parameters.values().dtype(), "; their values are f32");
   const Device device = parameters.values().device();
   scale_ = Tensor::full({1}, options.start, DType::f64, device);
   counters_ = Tensor::zeros({3}, DType::i64, device);
+  overflows_ = Tensor::zeros({1}, DType::i64, device);
   uncounted_ = Tensor::zeros({1}, DType::i64, device);
 
   gather_buffers(buffers);
@@ -111,6 +118,7 @@ void GradScaler::check_found_inf(Optimizer& optimizer, Ema* average, double max_
                                       .squares = squares.data<double>(),
                                       .scale = scale_.data<double>(),
                                       .counters = counters_.data<std::int64_t>(),
+                                      .overflows = overflows_.data<std::int64_t>(),
                                       .uncounted = uncounted_.data<std::int64_t>(),
                                       .max_norm = max_norm,
                                       .norm = norm.defined() ? norm.data<double>() : nullptr,
@@ -165,6 +173,7 @@ void GradScaler::register_state(State& state) {
   });
   state.add("loss_scale.scale", &scale_);
   state.add("loss_scale.counters", &counters_);
+  if (options_.hysteresis > 1) state.add("loss_scale.overflows", &overflows_);
 }
 
 }  // namespace hearth::optim

@@ -17,11 +17,15 @@
 namespace hearth::optim {
 
 struct GradScalerOptions {
-  /// Halved by an update that overflowed, doubled after `growth_steps` updates in a row that did not. Else `start` is
-  /// kept.
+  /// Times `backoff` by an update that overflowed, times `growth` after `growth_steps` updates in a row that did not.
+  /// Else `start` is kept.
   bool dynamic = true;
   double start = 65536;
   std::int64_t growth_steps = 2000;
+  double growth = 2;
+  double backoff = 0.5;
+  /// The overflow, counted since the scale last grew, from which on each lowers the scale. 1: each does.
+  std::int64_t hysteresis = 1;
   double floor = 1;
   double ceiling = 16777216;
   /// After so many updates skipped in a row, with the scale as low as it gets, all are skipped: a run that looks
@@ -61,7 +65,8 @@ class HEARTH_API GradScaler {
 
   /// The parameters and buffers must outlive it. Buffers (running statistics), of whatever types, become views of one
   /// piece of memory.
-  /// ConfigError unless 0 < floor <= start <= ceiling, all finite, and growth_steps is at least 1.
+  /// ConfigError unless 0 < floor <= start <= ceiling, growth > 1, all finite, 0 < backoff < 1, and growth_steps and
+  /// hysteresis are at least 1.
   GradScaler(FlatParameters& parameters, const std::vector<NamedTensor>& buffers, const GradScalerOptions& options);
   GradScaler(const GradScaler&) = delete;
   GradScaler& operator=(const GradScaler&) = delete;
@@ -82,8 +87,9 @@ class HEARTH_API GradScaler {
   /// After its state, parameters or buffers were loaded. A scale outside of floor and ceiling, which are one where it
   /// is fixed, becomes the nearer of them.
   void after_load();
-  /// Registers the scale and the counts under "loss_scale.". Before the state is saved or hashed, the optimizer and the
-  /// average of the last begin_step() are told of skipped steps, as read() tells them.
+  /// Registers the scale and the counts under "loss_scale.", the overflows where there is hysteresis. Before the state
+  /// is saved or hashed, the optimizer and the average of the last begin_step() are told of skipped steps, as read()
+  /// tells them.
   void register_state(State& state);
   const GradScalerOptions& options() const { return options_; }
 
@@ -96,6 +102,7 @@ class HEARTH_API GradScaler {
   GradScalerOptions options_;
   Tensor scale_;      // f64 [1]
   Tensor counters_;   // i64 [3]: updates in a row without overflow, skipped updates, skipped in a row at the floor
+  Tensor overflows_;  // i64 [1]: since the scale last grew
   Tensor uncounted_;  // i64 [1]
   Tensor buffers_, backup_;
   Staged<FoundInfInput> input_;
@@ -117,6 +124,7 @@ struct FoundInfCheck {
   const double* squares;   ///< sum over all gradients
   double* scale;           ///< the loss scale
   std::int64_t* counters;  ///< as GradScaler keeps them
+  std::int64_t* overflows;
   std::int64_t* uncounted;
   double max_norm;  ///< 0: no clipping
   double* norm;     ///< receives the norm of the gradients without the loss scale, or -1 if skipped; may be null

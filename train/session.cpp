@@ -55,10 +55,14 @@ std::optional<LowPrecisionCopy> low_precision_copy(const PrecisionOptions& optio
 optim::GradScalerOptions loss_scale_options(const PrecisionOptions& options) {
   optim::GradScalerOptions result;
   const double fixed = options.loss_scale.value_or(0);
-  if (fixed > 0)
+  if (fixed > 0) {
     result.dynamic = false, result.start = result.floor = result.ceiling = fixed;
-  else
-    result.growth_steps = options.growth_steps.value_or(result.growth_steps);
+    return result;
+  }
+  result.growth_steps = options.growth_steps.value_or(result.growth_steps);
+  result.growth = options.growth_factor.value_or(result.growth);
+  result.backoff = options.backoff_factor.value_or(result.backoff);
+  result.hysteresis = options.hysteresis.value_or(result.hysteresis);
   return result;
 }
 

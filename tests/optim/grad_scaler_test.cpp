@@ -256,6 +256,37 @@ TEST_P(LossScaling, MovesBetweenFloorAndCeiling) {
   EXPECT_EQ(run.read().skipped, 5);
 }
 
+TEST_P(LossScaling, MovesByItsFactorsAndToleratesOverflows) {
+  Training run(every_optimizer[0], device_,
+               {.start = 64, .growth_steps = 2, .growth = 4, .backoff = 0.25, .hysteresis = 3, .ceiling = 512});
+  const auto after = [&](std::optional<double> planted) {
+    run.step(0, planted);
+    return run.read().scale;
+  };
+  EXPECT_EQ(after(infinity), 64) << "the first overflow skips its update alone";
+  EXPECT_EQ(after({}), 64);
+  EXPECT_EQ(after(infinity), 64) << "clean updates do not take it back";
+  EXPECT_EQ(after(infinity), 16);
+  EXPECT_EQ(after(infinity), 4) << "from the third on each lowers it";
+  EXPECT_EQ(after({}), 4);
+  EXPECT_EQ(after({}), 16) << "growth";
+  EXPECT_EQ(after(infinity), 16) << "and the count begins anew";
+  EXPECT_EQ(run.read().skipped, 5);
+}
+
+TEST_P(LossScaling, OverflowsAreKeptInTheState) {
+  const test::TempDir folder;
+  const std::string path = folder / "state.safetensors";
+  const GradScalerOptions options{.start = 64, .hysteresis = 2};
+  Training first(every_optimizer[0], device_, options), second(every_optimizer[0], device_, options);
+  first.step(0, infinity);
+  (void)first.read();
+  first.state.save(path);
+  second.load(path);
+  second.step(1, infinity);
+  EXPECT_EQ(second.read().scale, 32);
+}
+
 // However late the host looks: what came in between does not hide it.
 TEST_P(LossScaling, GivesUpForGood) {
   for (const bool dynamic : {true, false}) {
@@ -350,6 +381,9 @@ TEST(GradScalerOptionsTest, BadOnesAreRefused) {
   EXPECT_PRED2(test::contains, message({.floor = 0}), "above 0");
   EXPECT_PRED2(test::contains, message({.ceiling = infinity}), "finite");
   EXPECT_PRED2(test::contains, message({.growth_steps = 0}), "grows after 0 updates");
+  EXPECT_PRED2(test::contains, message({.growth = 1}), "growth is above 1");
+  EXPECT_PRED2(test::contains, message({.backoff = 1}), "backoff between 0 and 1");
+  EXPECT_PRED2(test::contains, message({.hysteresis = 0}), "hysteresis 0");
   EXPECT_THROW(GradScaler(wide.flat(), {}, {}), DTypeError);
 }
 

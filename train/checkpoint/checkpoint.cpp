@@ -244,7 +244,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   optional.push_back(join_text("hooks.", early_stopping_hook, "."));
   // It may pass over bad samples from now on, or no more.
   optional.emplace_back(quarantine_state);
-  if (!keeps_scale(session.config().precision, saved)) optional.emplace_back("loss_scale.");
+  // Runs without hysteresis count no overflows.
+  optional.emplace_back(keeps_scale(session.config().precision, saved) ? "loss_scale.overflows" : "loss_scale.");
   session.training_state.load(set + "/" + state_file, optional);
   const Position& position = session.position;
   HEARTH_CHECK(FileError, position.step == step && position.best_step >= -1 && position.best_step <= step, set, "/",

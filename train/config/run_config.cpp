@@ -47,11 +47,19 @@ void describe(Fields<PrecisionOptions>& f) {
            "that do not. null: dynamic for f16, none for the other types, which need none.");
   f.integer("growth_steps", &PrecisionOptions::growth_steps, {.min = 1, .max = 1 << 30},
             "Updates without overflow after which a dynamic loss scale doubles. null: 2000.");
+  f.number("growth_factor", &PrecisionOptions::growth_factor, {.above = 1, .max = 1e6},
+           "By what a dynamic loss scale grows then. null: 2.");
+  f.number("backoff_factor", &PrecisionOptions::backoff_factor, {.above = 0, .below = 1},
+           "By what an overflow lowers a dynamic loss scale. null: 0.5.");
+  f.integer("hysteresis", &PrecisionOptions::hysteresis, {.min = 1, .max = 1 << 30},
+            "The overflow, counted since the scale last grew, from which on each lowers it; those before skip their "
+            "updates alone. null: 1.");
   f.rule([](const PrecisionOptions& o) -> std::string {
     const std::string type = name_of(o.dtype);
     if (o.level == PrecisionLevel::automatic)
-      return o.dtype != ComputeType::f32 || o.loss_scale || o.growth_steps
-                 ? "level auto chooses the dtype; leave dtype, loss_scale and growth_steps out, or name a level"
+      return o.dtype != ComputeType::f32 || o.loss_scale || o.moves_scale()
+                 ? "level auto chooses the dtype; leave dtype, loss_scale and the fields of a dynamic scale out, or "
+                   "name a level"
                  : "";
     if (o.level == PrecisionLevel::O0 && o.dtype != ComputeType::f32)
       return join_text("level O0 computes in f32; use level O1", o.dtype == ComputeType::tf32 ? "" : " or O2", " for ",
@@ -62,8 +70,9 @@ void describe(Fields<PrecisionOptions>& f) {
       return join_text("level ", name_of(o.level), " needs a low-precision dtype; use bf16 or f16");
     if (o.dtype != ComputeType::f16 && o.loss_scale)
       return type + " has the exponents of f32, so a loss scale does nothing for it; leave loss_scale out, or use f16";
-    if (o.growth_steps && (o.dtype != ComputeType::f16 || o.loss_scale.value_or(0) != 0))
-      return "growth_steps is of a dynamic loss scale; use it with dtype f16 and loss_scale \"dynamic\"";
+    if (o.moves_scale() && (o.dtype != ComputeType::f16 || o.loss_scale.value_or(0) != 0))
+      return "growth_steps, growth_factor, backoff_factor and hysteresis are of a dynamic loss scale; use them with "
+             "dtype f16 and loss_scale \"dynamic\"";
     return "";
   });
 }

@@ -32,7 +32,14 @@ struct HEARTH_API PrecisionOptions {
   PrecisionLevel level = PrecisionLevel::O0;
   ComputeType dtype = ComputeType::f32;
   std::optional<double> loss_scale;  ///< 0: dynamic
+  // Of a dynamic scale; none: as optim::GradScalerOptions.
   std::optional<std::int64_t> growth_steps;
+  std::optional<double> growth_factor;
+  std::optional<double> backoff_factor;
+  std::optional<std::int64_t> hysteresis;
+
+  /// Whether one of them is there.
+  bool moves_scale() const { return growth_steps || growth_factor || backoff_factor || hysteresis; }
 
   /// Of the activations.
   DType type() const;
