@@ -15,7 +15,7 @@
 #include "train/checkpoint/checkpoint_set.h"
 #include "train/checkpoint/run_info.h"
 #include "train/memory/step_memory.h"
-#include "train/profile/traced_steps.h"
+#include "train/profile/trace/traced_steps.h"
 #include "train/report/report.h"
 #include "train/signals.h"
 #include "train/step/agreement.h"

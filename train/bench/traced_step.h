@@ -3,7 +3,7 @@
 #pragma once
 
 #include "train/bench/step_bench.h"
-#include "train/profile/step_tracer.h"
+#include "train/profile/trace/step_tracer.h"
 
 namespace hearth::train {
 

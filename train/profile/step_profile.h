@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "train/profile/device_trace.h"
 #include "train/profile/profile_rows.h"
+#include "train/profile/trace/device_trace.h"
 #include "train/profile/work_log.h"
 
 namespace hearth::train {

@@ -15,7 +15,7 @@
 #include "dist/data_parallel.h"
 #include "train/config/run_config.h"
 #include "train/profile/communication.h"
-#include "train/profile/step_trace.h"
+#include "train/profile/trace/step_trace.h"
 
 namespace hearth::train {
 

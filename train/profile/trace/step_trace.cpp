@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/step_trace.h"
+#include "train/profile/trace/step_trace.h"
 
 #include <cmath>
 

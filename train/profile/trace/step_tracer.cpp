@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/step_tracer.h"
+#include "train/profile/trace/step_tracer.h"
 
 #include <utility>
 

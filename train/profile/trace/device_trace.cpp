@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/device_trace.h"
+#include "train/profile/trace/device_trace.h"
 
 #include "core/build.h"
 #include "core/cuda/library.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile/traced_steps.h"
+#include "train/profile/trace/traced_steps.h"
 
 #include "core/io/file.h"
 #include "core/run_on.h"
-#include "train/profile/step_tracer.h"
+#include "train/profile/trace/step_tracer.h"
 
 namespace hearth::train {
 namespace {
