@@ -86,6 +86,8 @@
 #include "train/cli/cli.h"
 #include "train/config/run_config.h"
 #include "train/hook.h"
+#include "train/predict/answer.h"
+#include "train/predict/outside_inputs.h"
 #include "train/predictor.h"
 #include "train/signals.h"
 #include "train/step/visit_batches.h"

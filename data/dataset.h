@@ -57,7 +57,7 @@ class HEARTH_API Dataset {
   virtual Warnings warnings() const { return {}; }
   /// Samples passed over so far because they cannot be read.
   virtual Warnings unreadable() const { return {}; }
-  /// What throughput counts.
+  /// What Batch::count() counts, for `hearth bench data`.
   virtual const char* unit() const { return "samples"; }
   /// This dataset if its samples are images, or sequences of tokens; otherwise null.
   virtual const ImageDataset* images() const { return nullptr; }

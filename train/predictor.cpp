@@ -126,7 +126,7 @@ const Predictor::Body& Predictor::body() const {
 
 const std::vector<std::string>& Predictor::classes() const { return body().session->data.train->class_names(); }
 
-bool Predictor::takes_text() const { return body().session->data.train->tokens() != nullptr; }
+bool Predictor::takes_text() const { return &body().session->task->form() == &train::sequences_form(); }
 
 data::ImageShape Predictor::input_shape() const {
   (void)body().inputs(train::ImageFiles{});

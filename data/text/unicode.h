@@ -25,6 +25,9 @@ enum class Kind : unsigned char {
 /// The class of a code point.
 Kind kind_of(char32_t code);
 
+/// Whether Python's str.split() splits there, which sacreBLEU uses: white space and four control characters.
+inline bool splits_words(char32_t code) { return kind_of(code) == Kind::space || (code >= 0x1c && code <= 0x1f); }
+
 using utf8::append;
 using utf8::Character;
 using utf8::character_at;

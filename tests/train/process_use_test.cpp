@@ -39,6 +39,7 @@ TEST_F(ProcessUse, CountersOfAMachineWithTwoNodesAndInfiniband) {
   write("sys/devices/system/node/node1/numastat", "numa_hit 9\nother_node 4\n");
   write("sys/fs/resctrl/mon_data/mon_L3_00/mbm_local_bytes", "50\n");
   write("sys/fs/resctrl/mon_data/mon_L3_01/mbm_local_bytes", "60\n");
+  write("sys/fs/resctrl/mon_data/mon_L3_00/mbm_total_bytes", "70\n");
   write("sys/fs/resctrl/mon_data/mon_L3_01/mbm_total_bytes", "Unavailable\n");
   const std::map<std::string, double> expected{{"process_read", 1000},
                                                {"process_written", 20},
@@ -65,11 +66,12 @@ TEST_F(ProcessUse, WhatAMachineDoesNotGiveIsAbsent) {
 
 TEST_F(ProcessUse, AnIntervalHasRates) {
   write("proc/self/io", "rchar: 1000\n");
-  write("proc/net/dev", "eth0: 300 1 0 0 0 0 0 0 400 1 0 0 0 0 0 0\n");
+  const std::string idle = "eth2: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n";
+  write("proc/net/dev", "eth0: 300 1 0 0 0 0 0 0 400 1 0 0 0 0 0 0\n" + idle);
   write("proc/self/statm", "500 3 0 0\n");
   ProcessMeter meter(root());
   write("proc/self/io", "rchar: 3000\n");
-  write("proc/net/dev", "eth0: 200 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\neth1: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n");
+  write("proc/net/dev", "eth0: 200 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\neth1: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n" + idle);
   Json record = Json::object();
   meter.write(record);
   EXPECT_GT(record.at("process_read").as_number(), 0);
@@ -77,6 +79,7 @@ TEST_F(ProcessUse, AnIntervalHasRates) {
   const Json& network = record.at("machine_network");
   EXPECT_GT(network.at("eth0").at("sent").as_number(), 0);
   EXPECT_EQ(network.at("eth0").find("received"), nullptr) << "the counter began anew";
+  EXPECT_EQ(network.find("eth2"), nullptr) << "it stood idle";
   EXPECT_EQ(network.find("eth1"), nullptr) << "it came meanwhile";
 }
 

@@ -80,8 +80,12 @@ std::string checkpoint_at(const std::string& run_or_checkpoint) {
   for (;;) {
     const fs::path place = set_behind(run_or_checkpoint);
     const bool is_run = file_exists(place / "checkpoints");
-    const fs::path link = is_run ? place / "checkpoints" / "best" : fs::path(run_or_checkpoint);
-    const fs::path linked = is_run ? set_behind(link) : place;
+    const auto linked = [&] {
+      const fs::path sets = place / "checkpoints";
+      return is_run ? std::pair(set_behind(sets / "best"), set_behind(sets / "latest"))
+                    : std::pair(set_behind(run_or_checkpoint), fs::path());
+    };
+    const auto before = is_run ? linked() : std::pair(place, fs::path());
     try {
       const std::string set = is_run ? set_of_run(place.string()) : place.string();
       HEARTH_CHECK(FileError, file_exists(set + "/manifest.json"), run_or_checkpoint,
@@ -89,7 +93,7 @@ std::string checkpoint_at(const std::string& run_or_checkpoint) {
       return set;
     } catch (const FileError&) {
       // A trainer that removes a set has led the link to another one before.
-      if (set_behind(link) == linked) throw;
+      if (linked() == before) throw;
     }
   }
 }

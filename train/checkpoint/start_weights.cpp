@@ -149,8 +149,8 @@ LoadedWeights Session::load_start_weights() {
   HEARTH_CHECK(FileError, imported.report.fits(), models::faults_with_reason(imported.report, options.path + ": "));
   if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   require_same_classes(*this, imported);
-  if (const data::ImageShape images = data.input_shape();
-      options.from == models::WeightFormat::timm_swin && images.height > 1) {
+  if (options.from == models::WeightFormat::timm_swin && data.train->images() != nullptr) {
+    const data::ImageShape images = data.input_shape();
     if (std::string text = models::timm_difference(imported.weights, images.height, images.width); !text.empty())
       imported.notes.push_back(options.path + ": " + text);
   }

@@ -29,7 +29,7 @@ std::optional<TrainedWeights> find_trained_weights(const std::string& wanted) {
   const bool is_checkpoint = has("manifest.json") && has("state.safetensors");
   const bool is_run = has("checkpoints") && !has("model.safetensors") && !has("model.safetensors.index.json");
   if (!is_checkpoint && !is_run) return std::nullopt;
-  const std::string checkpoint = checkpoint_at(path);
+  const std::string checkpoint = checkpoint_at(wanted);
   return TrainedWeights{checkpoint, keeps_average(checkpoint)};
 }
 

@@ -53,6 +53,10 @@ int predict_command(const Arguments& arguments) {
                                .search = beam_options(arguments),
                                .folder = arguments.value("--out").value_or(".")};
   std::optional<Predictor> predictor;
+  const auto serving = [&]() -> const Predictor& {
+    HEARTH_CHECK(UsageError, predictor.has_value(), "predict: a form without a predictor_function cannot compute");
+    return *predictor;
+  };
   if (form.predictor_function != nullptr) predictor.emplace(std::move(opened));
   const EvaluationScope as_in_evaluations(session);
   form.answer(
@@ -61,8 +65,8 @@ int predict_command(const Arguments& arguments) {
        .options = options,
        .inputs = {arguments.positional().begin() + 1, arguments.positional().end()},
        .classes = session.data.train->class_names(),
-       .compute = [&](const OutsideSamples& samples, bool embedding) { return predictor->predict(samples, embedding); },
-       .prepare = [&](const std::string& path) { return predictor->prepared(path); },
+       .compute = [&](const OutsideSamples& samples, bool embedding) { return serving().predict(samples, embedding); },
+       .prepare = [&](const std::string& path) { return serving().prepared(path); },
        .of_file = [&](const std::string& path) { return session.task->predict(session, path, options.folder); },
        .out = std::cout,
        .warnings = std::cerr});

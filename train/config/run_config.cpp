@@ -49,9 +49,9 @@ void describe(Fields<PrecisionOptions>& f) {
             "Updates without overflow after which a dynamic loss scale doubles. null: 2000.");
   f.number("growth_factor", &PrecisionOptions::growth_factor, {.above = 1, .max = 1e6},
            "By what a dynamic loss scale grows then. null: 2.");
-  f.number("backoff_factor", &PrecisionOptions::backoff_factor, {.above = 0, .below = 1},
+  f.number("backoff_factor", &PrecisionOptions::backoff_factor, {.min = 0.1, .max = 0.9},
            "By what an overflow lowers a dynamic loss scale. null: 0.5.");
-  f.integer("hysteresis", &PrecisionOptions::hysteresis, {.min = 1, .max = 1 << 30},
+  f.integer("hysteresis", &PrecisionOptions::hysteresis, {.min = 1, .max = 1000},
             "The overflow, counted since the scale last grew, from which on each lowers it; those before skip their "
             "updates alone. null: 1.");
   f.rule([](const PrecisionOptions& o) -> std::string {
@@ -206,9 +206,11 @@ void describe(Fields<EvalOptions>& f) {
             {"error_rate", TranslationMetric::error_rate}},
            "Of translations, what evaluations count in those that the model writes: BLEU and chrF, edits by the words "
            "(of pronunciations, phonemes) of the nearest reference, or nothing.");
-  f.integer("translate", &EvalOptions::translate, {.min = 0, .max = 1 << 24},
-            "Of translations, how many pairs an evaluation of the training translates for `metric`, from the first on "
-            "and by greedy search; 0: none. `hearth eval` translates all, by a beam.");
+  f.integer(
+      "translate", &EvalOptions::translate, {.min = 0, .max = 10000},
+      "Of translations, how many pairs an evaluation of the training translates for `metric`, from the first on "
+      "and by greedy search; 0: none. Rank 0 translates while the others wait. `hearth eval` translates all, by a "
+      "beam.");
   f.text("monitor", &EvalOptions::monitor, {},
          "What the best checkpoint, early stopping and plateaus go by: loss, accuracy, or another number of the task's "
          "evaluations, such as f1, map, mean_iou or mae. Empty: accuracy, or loss where there is none.");

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/export.h"
 #include "core/io/json_text.h"
 #include "models/text/beam_search.h"
 #include "models/text/generate.h"
@@ -59,15 +60,15 @@ struct PredictForm {
 };
 
 /// A JSON line with the most probable classes of each image; passes over files that cannot be read, and fails at last.
-const PredictForm& images_form();
+HEARTH_API const PredictForm& images_form();
 /// The same of each sequence.
-const PredictForm& sequences_form();
+HEARTH_API const PredictForm& sequences_form();
 /// A JSON line with the classes or numbers of each row.
-const PredictForm& rows_form();
+HEARTH_API const PredictForm& rows_form();
 /// A line for each file, by Task::predict().
-const PredictForm& files_form();
+HEARTH_API const PredictForm& files_form();
 
 /// Calls `use` with all lines of a file, or with some at a time of the standard input ("-"), as they come.
-void each_lines(const std::string& input, const std::function<void(const std::vector<std::string>&)>& use);
+HEARTH_API void each_lines(const std::string& input, const std::function<void(const std::vector<std::string>&)>& use);
 
 }  // namespace hearth::train

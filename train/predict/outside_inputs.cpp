@@ -9,6 +9,8 @@
 #include "core/cpu/parallel.h"
 #include "data/images/image_dataset.h"
 #include "data/prepare.h"
+#include "data/table/table_data.h"
+#include "data/text/labelled.h"
 #include "data/text/unicode.h"
 #include "ops/ops.h"
 

@@ -7,21 +7,25 @@
 
 #include "data/formats/image_folder.h"
 #include "data/splits.h"
-#include "data/table/table_data.h"
-#include "data/text/labelled.h"
 #include "train/predict/outside_samples.h"
+
+namespace hearth::data {
+class LabelledText;
+class TableDataset;
+}  // namespace hearth::data
 
 namespace hearth::train {
 
 /// Of image files, read as `files` says, of decoded images and of tensors of images. The data are images.
-std::optional<InputPieces> image_inputs(const data::DataSplits& data, const data::ImageFolderOptions& files,
-                                        const OutsideSamples& samples);
+HEARTH_API std::optional<InputPieces> image_inputs(const data::DataSplits& data, const data::ImageFolderOptions& files,
+                                                   const OutsideSamples& samples);
 /// Of sequences; cuts off what is longer than a row of the training. DataError, naming the sequence's number, for what
 /// the tokenizer does not know.
-std::optional<InputPieces> text_inputs(const data::LabelledText& trained, const OutsideSamples& samples);
+HEARTH_API std::optional<InputPieces> text_inputs(const data::LabelledText& trained, const OutsideSamples& samples);
 /// Of the rows of a file or of a tensor, by the columns that the run was trained on; `chosen` is the run's dataset.
-std::optional<InputPieces> row_inputs(const InputsOfBatch& inputs, const data::TableDataset& trained,
-                                      const data::Datasets::Component& chosen, const OutsideSamples& samples);
-std::optional<InputPieces> batch_inputs(const InputsOfBatch& inputs, const OutsideSamples& samples);
+HEARTH_API std::optional<InputPieces> row_inputs(const InputsOfBatch& inputs, const data::TableDataset& trained,
+                                                 const data::Datasets::Component& chosen,
+                                                 const OutsideSamples& samples);
+HEARTH_API std::optional<InputPieces> batch_inputs(const InputsOfBatch& inputs, const OutsideSamples& samples);
 
 }  // namespace hearth::train

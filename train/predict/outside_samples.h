@@ -25,7 +25,7 @@ struct DecodedImages {
 };
 /// [n, h, w, c]: u8 pixels, or f32 as the model takes them.
 struct ImageTensor {
-  const Tensor& images;
+  Tensor images;
 };
 /// Text in UTF-8.
 struct Sequences {
@@ -33,17 +33,17 @@ struct Sequences {
 };
 /// A file with rows of a table.
 struct RowsOfFile {
-  const std::string& path;
+  std::string path;
 };
 /// f32 or f64 rows of numbers.
 struct RowsOfTensor {
-  const Tensor& rows;
+  Tensor rows;
 };
 /// A batch of a data::SampleDataset.
 struct BatchSamples {
   const data::Batch& batch;
 };
-/// Refers to what a caller holds.
+/// Spans and batches refer to what the caller keeps.
 using OutsideSamples =
     std::variant<ImageFiles, DecodedImages, ImageTensor, Sequences, RowsOfFile, RowsOfTensor, BatchSamples>;
 

@@ -94,9 +94,16 @@ void add_numa(const std::string& root, Counts& counts) {
 }
 
 void add_memory_traffic(const std::string& root, Counts& counts) {
-  for (const fs::path& domain : entries_of(root + "/sys/fs/resctrl/mon_data"))
-    for (const auto& [file, key] : {std::pair("mbm_local_bytes", "local"), {"mbm_total_bytes", "total"}})
-      if (const auto bytes = number_in(domain / file)) counts[std::string("machine_memory_traffic/") + key] += *bytes;
+  const std::vector<fs::path> domains = entries_of(root + "/sys/fs/resctrl/mon_data");
+  for (const auto& [file, key] : {std::pair("mbm_local_bytes", "local"), {"mbm_total_bytes", "total"}}) {
+    std::optional<double> sum = 0;
+    // A domain that cannot be read now would come back with all of its count.
+    for (const fs::path& domain : domains) {
+      const std::optional<double> bytes = number_in(domain / file);
+      sum = sum && bytes ? std::optional(*sum + *bytes) : std::nullopt;
+    }
+    if (sum && !domains.empty()) counts[std::string("machine_memory_traffic/") + key] = *sum;
+  }
 }
 
 /// Sets `value` under a path of keys, such as "machine_network/eth0/sent".
@@ -147,7 +154,10 @@ void ProcessMeter::write(Json& record) {
   for (const auto& [key, value] : now.counts) {
     // An interface that came meanwhile, or a counter that began anew, has no interval.
     const auto known = before.counts.find(key);
-    if (known != before.counts.end() && value >= known->second) set_at(record, key, (value - known->second) / seconds);
+    if (known == before.counts.end() || value < known->second) continue;
+    // Machines have many interfaces that stand idle.
+    if (value > known->second || key.find('/') == std::string::npos)
+      set_at(record, key, (value - known->second) / seconds);
   }
 }
 

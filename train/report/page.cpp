@@ -77,6 +77,7 @@ const std::vector<Metric>& known_metrics() {
       {.key = "bleu", .title = "BLEU"},
       {.key = "chrf", .title = "chrF"},
       {.key = "error_rate", .title = "error rate", .percent = true},
+      {.key = "sequence_error_rate", .title = "translations with an error", .percent = true},
       {.key = "lr", .title = "learning rate", .from_zero = true, .of_training = true},
       {.key = "throughput", .title = "throughput", .from_zero = true, .of_training = true},
       {.key = "grad_norm", .title = "gradient norm", .of_training = true},

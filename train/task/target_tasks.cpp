@@ -73,7 +73,7 @@ void describe(Fields<MultiLabelOptions>& f) {
 }
 
 TargetTask::TargetTask(const char* name, const data::DataSplits& data, const TargetOptions& options)
-    : name_(name), data_(data), inputs_(name, data, options.inputs, options.target), target_(options.target) {}
+    : name_(name), inputs_(name, data, options.inputs, options.target), target_(options.target) {}
 
 std::int64_t TargetTask::targets() const { return inputs_.first()[target_].size(); }
 

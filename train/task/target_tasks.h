@@ -41,7 +41,6 @@ class HEARTH_API TargetTask : public Task {
   std::int64_t targets() const;
 
   const char* name_;
-  const data::DataSplits& data_;
   SampleInputs inputs_;
   std::string target_;
 };

@@ -54,8 +54,9 @@ InputsOfBatch Task::inputs_of_batch(const TrainedModel& trained) const {
 }
 
 void Task::refuse_samples() const {
-  throw UsageError(
-      join_text("predictor: the run was trained on ", form().trained_on, "; use ", form().predictor_function));
+  const char* const function = form().predictor_function;
+  throw UsageError(join_text("predictor: the run was trained on ", form().trained_on, "; ",
+                             function != nullptr ? join_text("use ", function) : "no Predictor takes samples of it"));
 }
 
 const PredictForm& Task::form() const { return files_form(); }

@@ -45,6 +45,7 @@ Exercises exercises_of(const data::PairDataset& part, std::int64_t limit, bool m
   Exercises exercises;
   std::map<Ids, std::size_t> places;
   for (std::int64_t sample = 0; sample < part.size(); ++sample) {
+    if (!merged && limit > 0 && sample >= limit) break;
     Ids source = part.source_ids(sample);
     std::size_t place = exercises.sources.size();
     if (const auto known = places.find(source); merged && known != places.end()) place = known->second;

@@ -58,8 +58,7 @@ std::vector<std::string> split_at_space(std::string_view text) {
   std::string token;
   for (std::size_t at = 0; at < text.size();) {
     const unicode::Character c = unicode::checked_character_at(text, at, "bleu");
-    const bool space = unicode::kind_of(c.code) == unicode::Kind::space || (c.code >= 0x1c && c.code <= 0x1f);
-    if (!space)
+    if (!unicode::splits_words(c.code))
       token.append(text, at, c.bytes);
     else if (!token.empty())
       tokens.push_back(std::move(token)), token.clear();

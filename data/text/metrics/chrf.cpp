@@ -22,8 +22,7 @@ std::u32string without_space(const std::string& text) {
   std::u32string characters;
   for (std::size_t at = 0; at < text.size();) {
     const unicode::Character c = unicode::checked_character_at(text, at, "chrf");
-    const bool space = unicode::kind_of(c.code) == unicode::Kind::space || (c.code >= 0x1c && c.code <= 0x1f);
-    if (!space) characters += static_cast<char32_t>(c.code);
+    if (!unicode::splits_words(c.code)) characters += static_cast<char32_t>(c.code);
     at += c.bytes;
   }
   return characters;
