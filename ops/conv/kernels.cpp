@@ -77,10 +77,12 @@ void run_conv2d(Conv2dCandidates& candidates, const ConvShape& shape, Pass pass,
   const Activation wanted = epilogue == nullptr ? Activation::none : epilogue->activation;
   const auto call = [&](Conv2dRun* run) {
     if (epilogue != nullptr) epilogue->activation = wanted;
-    const double before = profiler::total_flops();
+    // Before the work: a device's log gives arithmetic to the next launch.
+    profiler::add_flops(flops_of(shape));
+    const double reported = profiler::total_flops();
     run(problem, operands);
-    // But for what a matrix product inside has reported.
-    profiler::add_flops(flops_of(shape) - (profiler::total_flops() - before));
+    // A matrix product inside has reported its own.
+    profiler::add_flops(reported - profiler::total_flops());
   };
   candidates.run(problem, call);
 }

@@ -62,8 +62,8 @@ std::vector<Candidate<CpuProblem, AttentionRun>> attention_list() {
 void attention(cpu::Stream& stream, const AttentionArguments& a, const Tensor& y, const Tensor& lse) {
   static Candidates<CpuProblem, AttentionRun> candidates("attention", attention_list());
   candidates.run({y.dtype(), false, a.queries(), a.dropout > 0}, [&](AttentionRun* run) {
-    run(stream, a, y, lse);
     profiler::add_flops(a.flops(2));
+    run(stream, a, y, lse);
   });
 }
 
@@ -72,8 +72,8 @@ void attention_grad(cpu::Stream& stream, const AttentionArguments& a, const Tens
   static Candidates<CpuProblem, AttentionGradRun> candidates(
       "attention", cpu_list<AttentionGradRun>(attention_grad_avx512_bf16, attention_grad_portable));
   candidates.run({y.dtype(), true, a.queries(), a.dropout > 0}, [&](AttentionGradRun* run) {
-    run(stream, a, y, lse, dy, gradients);
     profiler::add_flops(a.flops(5));
+    run(stream, a, y, lse, dy, gradients);
   });
 }
 
@@ -81,8 +81,8 @@ void window_attention(cpu::Stream& stream, const WindowAttentionArguments& a, co
   static Candidates<CpuProblem, WindowRun> candidates(
       "window_attention", cpu_list<WindowRun>(window_attention_avx512_bf16, window_attention_portable));
   candidates.run({.dtype = y.dtype()}, [&](WindowRun* run) {
-    run(stream, a, y);
     profiler::add_flops(a.flops(2));
+    run(stream, a, y);
   });
 }
 
@@ -91,8 +91,8 @@ void window_attention_grad(cpu::Stream& stream, const WindowAttentionArguments& 
   static Candidates<CpuProblem, WindowGradRun> candidates(
       "window_attention", cpu_list<WindowGradRun>(window_attention_grad_avx512_bf16, window_attention_grad_portable));
   candidates.run({.dtype = dy.dtype(), .gradient = true}, [&](WindowGradRun* run) {
-    run(stream, a, dy, gradients);
     profiler::add_flops(a.flops(5));
+    run(stream, a, dy, gradients);
   });
 }
 

@@ -139,8 +139,8 @@ void attention(cuda::Stream& stream, const AttentionArguments& a, const Tensor& 
   static Candidates<Problem, Forward> candidates(
       "attention", list_of<Forward>(attention_library, attention_mma, attention_portable));
   candidates.run(problem_of(a, y), [&](Forward* run) {
-    run(stream, a, y, lse);
     profiler::add_flops(a.flops(2));
+    run(stream, a, y, lse);
   });
 }
 
@@ -158,8 +158,8 @@ void attention_grad(cuda::Stream& stream, const AttentionArguments& a, const Ten
     problem.large = problem.large || rows_are_far(*x);
   }
   candidates.run(problem, [&](Gradient* run) {
-    run(stream, a, {y, lse, dy}, gradients);
     profiler::add_flops(a.flops(5));
+    run(stream, a, {y, lse, dy}, gradients);
   });
 }
 

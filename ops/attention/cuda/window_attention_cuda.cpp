@@ -68,8 +68,8 @@ void window_attention(cuda::Stream& stream, const WindowAttentionArguments& a, c
   static Candidates<WindowProblem, WindowForward> candidates(
       "window_attention", window_candidates<WindowForward>(window_attention_mma, window_attention_portable));
   candidates.run(window_problem(a, {&y}), [&](WindowForward* run) {
-    run(stream, a, y);
     profiler::add_flops(a.flops(2));
+    run(stream, a, y);
   });
 }
 
@@ -80,8 +80,8 @@ void window_attention_grad(cuda::Stream& stream, const WindowAttentionArguments&
   WindowProblem problem = window_problem(a, {&dy, &gradients.dqkv});
   problem.gradient = true;
   candidates.run(problem, [&](WindowGradient* run) {
-    run(stream, a, dy, gradients);
     profiler::add_flops(a.flops(5));
+    run(stream, a, dy, gradients);
   });
 }
 
