@@ -94,12 +94,12 @@ class RecordImages : public ImageDataset {
     HEARTH_CHECK(DataError, header.label == label(index), file->place(record), ": label ", header.label,
                  ", and the index has ", label(index));
     const std::span<const std::uint8_t> bytes = std::span(content).subspan(RecordHeader::bytes);
-    const auto require_shape = [&, &from = *file, &number = record](const ImageShape& found) {
-      const auto differs = [](int wanted, int value) { return wanted != 0 && wanted != value; };
+    const auto require_shape = [&, &from = *file, &number = record](const ImageShape& stored) {
+      const auto differs = [](int fixed, int value) { return fixed != 0 && fixed != value; };
       HEARTH_CHECK(DataError,
-                   !differs(shape_.height, found.height) && !differs(shape_.width, found.width) &&
-                       !differs(shape_.channels, found.channels),
-                   from.place(number), ": an image of ", found, " in a set of ", shape_);
+                   !differs(shape_.height, stored.height) && !differs(shape_.width, stored.width) &&
+                       !differs(shape_.channels, stored.channels),
+                   from.place(number), ": an image of ", stored, " in a set of ", shape_);
     };
     if (header.is_file()) {
       const std::string place = file->place(record);

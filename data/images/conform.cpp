@@ -28,13 +28,13 @@ Image to_rgb(const Image& image) {
   return rgb;
 }
 
-void to_channels(Image& image, int wanted, const std::string& name) {
-  if (image.channels == 3 && wanted == 1)
+void to_channels(Image& image, int channels, const std::string& name) {
+  if (image.channels == 3 && channels == 1)
     image = to_grey(image);
-  else if (image.channels == 1 && wanted == 3)
+  else if (image.channels == 1 && channels == 3)
     image = to_rgb(image);
-  HEARTH_CHECK(DataError, image.channels == wanted, name, ": an image of ", image.channels,
-               " channels; the model was trained on images of ", wanted);
+  HEARTH_CHECK(DataError, image.channels == channels, name, ": an image of ", image.channels,
+               " channels; the model was trained on images of ", channels);
 }
 
 /// Of a set's sample, for messages.
@@ -46,13 +46,13 @@ std::string name_of(const ImageDataset& images, std::int64_t index) {
 }  // namespace
 
 void conform(Image& image, const ImageDataset& dataset, const std::string& name) {
-  const ImageShape wanted = dataset.image_shape();
+  const ImageShape set_shape = dataset.image_shape();
   HEARTH_CHECK(DataError, image.height > 0 && image.width > 0, name, ": an image without pixels");
-  to_channels(image, wanted.channels, name);
+  to_channels(image, set_shape.channels, name);
   dataset.shrink(image);
-  if (wanted.height == 0 || (image.height == wanted.height && image.width == wanted.width)) return;
+  if (set_shape.height == 0 || (image.height == set_shape.height && image.width == set_shape.width)) return;
   Image resized;
-  resize(image, {0, 0, image.height, image.width}, wanted.height, wanted.width, resized);
+  resize(image, {0, 0, image.height, image.width}, set_shape.height, set_shape.width, resized);
   image = std::move(resized);
 }
 
@@ -65,15 +65,15 @@ std::optional<std::int64_t> read_conformed(const ImageDataset& images, std::int6
 
 std::optional<std::int64_t> read_conformed(const ImageDataset& images, std::int64_t index, const ImageDataset& dataset,
                                            const ChooseSizing& choose, Image& image, Region& region) {
-  const ImageShape wanted = dataset.image_shape();
-  bool fits = wanted.channels == 3 && (dataset.shrinks_to() == 0 || dataset.shrinks_to() == images.shrinks_to());
+  const ImageShape set_shape = dataset.image_shape();
+  bool fits = set_shape.channels == 3 && (dataset.shrinks_to() == 0 || dataset.shrinks_to() == images.shrinks_to());
   if (fits) {
     const auto compared = [&](int height, int width) {
-      fits = wanted.height == 0 || (height == wanted.height && width == wanted.width);
+      fits = set_shape.height == 0 || (height == set_shape.height && width == set_shape.width);
       return choose(height, width);
     };
     const std::optional<std::int64_t> label = images.try_read_region(index, std::ref(compared), image, region);
-    if (label && fits) to_channels(image, wanted.channels, name_of(images, index));
+    if (label && fits) to_channels(image, set_shape.channels, name_of(images, index));
     if (!label || fits) return label;
   }
   const std::optional<std::int64_t> label = read_conformed(images, index, dataset, image);

@@ -22,19 +22,19 @@ Region region_of_whole(const Image& image, const ChooseSizing& choose) {
 
 namespace {
 
-void decode_as_stored(const EncodedImage& file, const Wanted& wanted, Image& image) {
+void decode_as_stored(const EncodedImage& file, const RegionChoice& choice, Image& image) {
   const auto has = [&](std::size_t at, std::string_view text) {
     return file.bytes.size() >= at + text.size() && std::memcmp(file.bytes.data() + at, text.data(), text.size()) == 0;
   };
-  if (has(0, "\xff\xd8\xff")) return decode_jpeg(file, wanted, image);
-  if (has(0, "\x89PNG")) return decode_png(file, wanted, image);
-  if (has(0, "RIFF") && has(8, "WEBP")) return decode_webp(file, wanted, image);
-  if (has(0, "BM")) return decode_bmp(file, wanted, image);
+  if (has(0, "\xff\xd8\xff")) return decode_jpeg(file, choice, image);
+  if (has(0, "\x89PNG")) return decode_png(file, choice, image);
+  if (has(0, "RIFF") && has(8, "WEBP")) return decode_webp(file, choice, image);
+  if (has(0, "BM")) return decode_bmp(file, choice, image);
   if (file.bytes.empty()) throw DataError(file.name + ": the file is empty");
-  std::string found;
-  if (has(0, "GIF8")) found = " (it is a GIF)";
-  if (has(0, std::string_view("II*\0", 4)) || has(0, std::string_view("MM\0*", 4))) found = " (it is a TIFF)";
-  throw DataError(file.name + ": neither JPEG, PNG, WebP nor BMP" + found);
+  std::string other_format;
+  if (has(0, "GIF8")) other_format = " (it is a GIF)";
+  if (has(0, std::string_view("II*\0", 4)) || has(0, std::string_view("MM\0*", 4))) other_format = " (it is a TIFF)";
+  throw DataError(file.name + ": neither JPEG, PNG, WebP nor BMP" + other_format);
 }
 
 Region decode(std::span<const std::uint8_t> bytes, const std::string& name, const ChooseSizing* choose, Image& image,
@@ -44,7 +44,7 @@ Region decode(std::span<const std::uint8_t> bytes, const std::string& name, cons
   const StageScope stage(Stage::decode);
   const EncodedImage file{bytes, name, memory_limit};
   Region region{.orientation = exif_orientation(bytes)};
-  decode_as_stored(file, choose ? Wanted(*choose, region) : Wanted(region), image);
+  decode_as_stored(file, choose ? RegionChoice(*choose, region) : RegionChoice(region), image);
   if (region.orientation != 1) require_decodable(file, region.width, region.height, 6);
   make_upright(image, region.orientation);
   return region;

@@ -126,13 +126,13 @@ void put_pixel(const Header& header, std::uint32_t pixel, std::uint8_t* rgb) {
 
 }  // namespace
 
-void decode_bmp(const EncodedImage& file, const Wanted& wanted, Image& image) {
+void decode_bmp(const EncodedImage& file, const RegionChoice& choice, Image& image) {
   const Reader reader(file);
   const Header header = reader.header();
   require_decodable(file, header.width, header.height, 3);
   if (header.pixels_at + header.stride() * header.height > static_cast<std::int64_t>(file.bytes.size()))
     refuse_claim(file, header.width, header.height);
-  const Box box = wanted.cut(static_cast<int>(header.height), static_cast<int>(header.width), false).box;
+  const Box box = choice.cut(static_cast<int>(header.height), static_cast<int>(header.width), false).box;
   image.reshape(box.height, box.width, 3);
   const std::uint8_t* const bytes = file.bytes.data();
   for (int y = box.top; y < box.top + box.height; ++y) {

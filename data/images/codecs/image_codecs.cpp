@@ -91,7 +91,7 @@ AxisCut cut_axis(int extent, int reduction, bool mirrored, int begin, int box, i
 
 }  // namespace
 
-Cut Wanted::cut(int height, int width, bool reduces) const {
+Cut RegionChoice::cut(int height, int width, bool reduces) const {
   const OrientationAxes axes = axes_of(region_.orientation);
   const int upright_height = axes.swapped ? width : height, upright_width = axes.swapped ? height : width;
   region_.height = upright_height;
@@ -121,7 +121,7 @@ Cut Wanted::cut(int height, int width, bool reduces) const {
   return {{top.begin, left.begin, top.end - top.begin, left.end - left.begin}, reduction};
 }
 
-void Wanted::leave_columns(Image& image, const Cut& cut, int before) const {
+void RegionChoice::leave_columns(Image& image, const Cut& cut, int before) const {
   if (choose_ != nullptr && region_.orientation == 1)
     region_.area.left += before;
   else if (image.width != cut.box.width)

@@ -25,12 +25,12 @@ struct Cut {
 };
 
 /// Decides what is decoded of a file, once the decoder knows its size.
-class Wanted {
+class RegionChoice {
  public:
   /// All of it.
-  explicit Wanted(Region& region) : region_(region) {}
+  explicit RegionChoice(Region& region) : region_(region) {}
   /// What `choose` says of the image turned by the orientation in `region`, whose other fields follow.
-  Wanted(const ChooseSizing& choose, Region& region) : choose_(&choose), region_(region) {}
+  RegionChoice(const ChooseSizing& choose, Region& region) : choose_(&choose), region_(region) {}
   /// Of an image of this size as stored. `reduces` where the decoder can give it at 1/2, 1/4 and 1/8 of its size,
   /// rounded up.
   Cut cut(int height, int width, bool reduces) const;
@@ -45,10 +45,10 @@ class Wanted {
 
 /// Makes `image` the cut of an image, in RGB. DataError as of decode_image(), and naming the library where the build
 /// lacks it.
-void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image);
-void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image);
-void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image);
-void decode_bmp(const EncodedImage& file, const Wanted& wanted, Image& image);
+void decode_jpeg(const EncodedImage& file, const RegionChoice& choice, Image& image);
+void decode_png(const EncodedImage& file, const RegionChoice& choice, Image& image);
+void decode_webp(const EncodedImage& file, const RegionChoice& choice, Image& image);
+void decode_bmp(const EncodedImage& file, const RegionChoice& choice, Image& image);
 
 /// ShapeError unless the box is a part of an image of this size, and the window one of the result, and none is empty.
 void require_inside(const Sizing& sizing, int height, int width);

@@ -156,7 +156,7 @@ std::int64_t jpeg_library_bytes(jpeg_decompress_struct& info) {
 
 }  // namespace
 
-void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
+void decode_jpeg(const EncodedImage& file, const RegionChoice& choice, Image& image) {
   JpegDecoding decoding;
   std::memset(&decoding, 0, sizeof decoding);
   jpeg_decompress_struct& info = decoding.info;
@@ -171,7 +171,7 @@ void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
   if (!info.arith_code && blocks_of(info) / 8 > static_cast<std::int64_t>(file.bytes.size()))
     refuse_claim(file, info.image_width, info.image_height);
   const auto height = static_cast<int>(info.image_height), width = static_cast<int>(info.image_width);
-  const Cut cut = wanted.cut(height, width, true);
+  const Cut cut = choice.cut(height, width, true);
   info.scale_num = static_cast<unsigned>(8 / cut.reduction);
   info.scale_denom = 8;
   info.mem->max_memory_to_use = static_cast<long>(file.memory_limit - std::int64_t{3} * height * width);
@@ -182,13 +182,13 @@ void decode_jpeg(const EncodedImage& file, const Wanted& wanted, Image& image) {
   if (decoding.is_cmyk) cmyk_row.resize(std::size_t{4} * columns.count);
   if (!read_rows(decoding, cut.box.height, image.pixels.data(), image.row_bytes(), cmyk_row.data()))
     refuse_jpeg(file, decoding);
-  wanted.leave_columns(image, cut, cut.box.left - static_cast<int>(columns.first));
+  choice.leave_columns(image, cut, cut.box.left - static_cast<int>(columns.first));
 }
 
 }  // namespace hearth::data
 #else
 namespace hearth::data {
-void decode_jpeg(const EncodedImage& file, const Wanted&, Image&) {
+void decode_jpeg(const EncodedImage& file, const RegionChoice&, Image&) {
   throw DataError(file.name +
                   ": this build of Hearth reads no JPEG: install libjpeg-turbo (libjpeg-dev) and build again");
 }

@@ -179,7 +179,7 @@ png_image described(const std::string& name, const Image& image) {
 
 }  // namespace
 
-void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
+void decode_png(const EncodedImage& file, const RegionChoice& choice, Image& image) {
   PngDecoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
   decoding.bytes = file.bytes.data();
   decoding.left = file.bytes.size();
@@ -194,7 +194,7 @@ void decode_png(const EncodedImage& file, const Wanted& wanted, Image& image) {
   require_decodable(file, width, height, channels, taken);
   require_inflatable(file, width, height, decoding.bits_a_pixel);
   require_no_surplus(file, width, height, decoding.bits_a_pixel);
-  const Box box = wanted.cut(static_cast<int>(height), static_cast<int>(width), false).box;
+  const Box box = choice.cut(static_cast<int>(height), static_cast<int>(width), false).box;
   decoding.allowance.left -= static_cast<std::size_t>(height * width * channels);
   if (decoding.passes > 1) {
     image.reshape(static_cast<int>(height), static_cast<int>(width), channels);
@@ -231,7 +231,7 @@ std::vector<std::uint8_t> encode_png(const Image& image) {
 }  // namespace hearth::data
 #else
 namespace hearth::data {
-void decode_png(const EncodedImage& file, const Wanted&, Image&) {
+void decode_png(const EncodedImage& file, const RegionChoice&, Image&) {
   throw DataError(file.name + ": this build of Hearth reads no PNG: install libpng (libpng-dev) and build again");
 }
 void write_png(const std::string& path, const Image&) {

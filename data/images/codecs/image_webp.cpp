@@ -64,7 +64,7 @@ Box with_margin(const Box& box, const WebPBitstreamFeatures& features) {
 
 }  // namespace
 
-void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image) {
+void decode_webp(const EncodedImage& file, const RegionChoice& choice, Image& image) {
   WebpDecoding decoding;
   HEARTH_CHECK(DataError, WebPInitDecoderConfig(&decoding.config) != 0, file.name,
                ": libwebp is of another version than its header");
@@ -75,7 +75,7 @@ void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image) {
   const int channels = features.has_alpha ? 4 : 3;
   require_decodable(file, features.width, features.height, channels, webp_library_bytes(features));
   require_possible(file, features);
-  const Box box = wanted.cut(features.height, features.width, false).box;
+  const Box box = choice.cut(features.height, features.width, false).box;
   const Box around = with_margin(box, features);
   WebPDecoderOptions& options = decoding.config.options;
   options.use_cropping = around.height < features.height || around.width < features.width;
@@ -96,7 +96,7 @@ void decode_webp(const EncodedImage& file, const Wanted& wanted, Image& image) {
 }  // namespace hearth::data
 #else
 namespace hearth::data {
-void decode_webp(const EncodedImage& file, const Wanted&, Image&) {
+void decode_webp(const EncodedImage& file, const RegionChoice&, Image&) {
   throw DataError(file.name + ": this build of Hearth reads no WebP: install libwebp (libwebp-dev) and build again");
 }
 }  // namespace hearth::data

@@ -15,6 +15,7 @@
 #include "data/packing/pack_records.h"
 #include "data/source/file_opener.h"
 #include "tests/data/formats/damaged_file.h"
+#include "tests/data/formats/numbered_image.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
@@ -37,14 +38,7 @@ struct PackedShardsTest : testing::Test {
     if (!HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
     for (int i = 0; i < 30; ++i) put(join_text("images/", i % 3 == 0 ? "cat" : "dog", "/", 10 + i, ".png"), i);
   }
-  void put(const std::string& name, int number) const {
-    fs::create_directories((folder / name).parent_path());
-    Image image;
-    image.reshape(9 + number % 5, 12, 3);
-    for (std::size_t k = 0; k < image.pixels.size(); ++k)
-      image.pixels[k] = static_cast<std::uint8_t>(k * 7 + static_cast<std::size_t>(number) * 13);
-    write_png(folder / name, image);
-  }
+  void put(const std::string& name, int number) const { test::write_numbered_image(folder / name, number); }
   DataSplits data_of(const std::string& type, const std::string& path, const std::string& more = "") const {
     return make_data(parse_json(join_text(R"({"type": ")", type, R"(", "path": ")", path, R"(",
         "augment": {"image_size": 8, "random_resized_crop": true, "flip": true}, "workers": 0)",
