@@ -146,12 +146,34 @@ void add_bytes(double bytes) noexcept {
   });
 }
 
-Scope::Scope(const char* name) noexcept : name_(nullptr), begin_ns_(0) {
+void add_part(const char* name, std::int64_t begin_ns) noexcept {
+  if (!enabled()) return;
+  const std::int64_t now = now_ns();
+  collect([&] {
+    Collection& all = collection();
+    const std::lock_guard lock(all.mutex);
+    all.spans.push_back({.name = name,
+                         .op = nullptr,
+                         .layer = nullptr,
+                         .backward = false,
+                         .begin_ns = begin_ns,
+                         .end_ns = now,
+                         .own_ns = now - begin_ns,
+                         .flops = 0,
+                         .bytes = 0,
+                         .thread = this_thread()});
+  });
+}
+
+Scope::Scope(const char* name, Kind kind) noexcept : name_(nullptr), begin_ns_(0) {
   if (!enabled()) return;
   const Origin& origin = current_origin();
   collect([&] {
     open_scopes().push_back({.name = name,
-                             .op = is_implementation(name) ? origin.op : name,
+                             .op = kind == Kind::part        ? nullptr
+                                   : is_implementation(name) ? origin.op
+                                                             : name,
+                             .layer = origin.layer,
                              .backward = origin.backward,
                              .begin_ns = 0,
                              .end_ns = 0,

@@ -38,7 +38,11 @@ HEARTH_API double total_flops() noexcept;
 /// Measures from construction to destruction. `name` must outlive the collection (a literal).
 class HEARTH_API Scope {
  public:
-  explicit Scope(const char* name) noexcept;
+  enum class Kind : std::uint8_t {
+    op,    ///< an op, or an implementation of the op at work, named "op:name"
+    part,  ///< of a run, around ops (core/marker.h)
+  };
+  explicit Scope(const char* name, Kind kind = Kind::op) noexcept;
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;

@@ -12,8 +12,9 @@ namespace hearth::profiler {
 /// A scope that has ended.
 struct Span {
   const char* name;
-  const char* op;  ///< the op that it is, or that called the implementation that it is; null outside of ops
-  bool backward;   ///< while gradients were computed
+  const char* op;     ///< the op that it is, or that called the implementation that it is; null outside of ops
+  const char* layer;  ///< dotted path of the module; null outside of modules
+  bool backward;      ///< while gradients were computed
   std::int64_t begin_ns, end_ns;
   std::int64_t own_ns;  ///< without the scopes inside
   double flops, bytes;  ///< told while this was the innermost scope
@@ -24,6 +25,8 @@ struct Span {
 HEARTH_API std::vector<Span> spans();
 /// Span::thread of the calling thread.
 HEARTH_API std::size_t this_thread() noexcept;
+/// Adds a part of a run (Scope::Kind::part) that ends now, on the calling thread; does nothing while profiling is off.
+HEARTH_API void add_part(const char* name, std::int64_t begin_ns) noexcept;
 /// Adds bytes that are read or written to the innermost scope of the calling thread; does nothing while profiling is
 /// off.
 HEARTH_API void add_bytes(double bytes) noexcept;

@@ -183,6 +183,7 @@ void Session::build() {
   model->to(device_);
   task->prepare(*this, {config.model, config.data});
   sums = Sums(device_);
+  if (trains_) phases.use(device_);
   parameters = std::make_unique<FlatParameters>(
       model->parameters(),
       low_precision_copy(config.precision, device_, trains_ && config.dist.zero == 1 ? group_ : nullptr));

@@ -19,6 +19,7 @@
 #include "train/hook.h"
 #include "train/model/meter.h"
 #include "train/model/trained_model.h"
+#include "train/profile/phase_meter.h"
 #include "train/step/ranks.h"
 
 namespace hearth::cuda {
@@ -170,6 +171,7 @@ class HEARTH_API Session : public TrainedModel {
   Sums step_sums{Device{}};  ///< of one step, with loss scaling: it counts if the step is not skipped
   double grad_norm = -1;     ///< of the last step, before clipping; -1 when nothing asked for it
   Tensor device_grad_norm;   ///< the same where the step does not wait for it, f64 [1]
+  PhaseMeter phases;         ///< of the steps since the last line of training metrics
   /// Brings batches to a CUDA device; null until the first.
   std::shared_ptr<cuda::Feed> feed{};
   /// Parameters and buffers under the module tree's names: model.safetensors.

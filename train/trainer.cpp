@@ -10,6 +10,8 @@
 #include "core/cpu/parallel.h"
 #include "core/cuda/stream.h"
 #include "core/text_stream.h"
+#include "train/attach/live_run.h"
+#include "train/attach/live_trace.h"
 #include "train/checkpoint/bad_samples.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_set.h"
@@ -183,9 +185,41 @@ void Trainer::open_folder() {
   const std::int64_t step = session_.position.step, bytes = session_.position.metrics_bytes;
   const std::string lost = folder_.open(session_.resolved(), bytes, session_.config().log.tensorboard, step + 1);
   if (!lost.empty()) progress_.line("warning: " + lost);
+  open_live_run();
   if (session_.at_end()) evaluate_end();
   // So that the new folder is a whole run from the start.
   if (moved_) save_checkpoint();
+}
+
+void Trainer::open_live_run() {
+  Ranks& ranks = *session_.ranks;
+  if (folder_.writes()) {
+    live_ = std::make_unique<LiveRun>(folder_.path(), LiveFacts{.name = session_.config().name,
+                                                                .device = name_of(session_.device()),
+                                                                .ranks = ranks.size(),
+                                                                .total_steps = session_.plan.total_steps});
+    if (!live_->why_no_socket().empty())
+      progress_.line("status: only metrics.jsonl tells of this run: " + live_->why_no_socket());
+  }
+  live_trace_ = std::make_unique<LiveTrace>(ranks.group(), live_.get());
+  publish_step();
+}
+
+void Trainer::publish_step() {
+  if (!live_) return;
+  const Position& position = session_.position;
+  live_->publish(LiveStep{.step = position.step,
+                          .epoch = static_cast<double>(position.step) / session_.plan.steps_per_epoch,
+                          .steps = position.step - interval_step_,
+                          .seconds = session_.phases.seconds(),
+                          .samples = interval_samples_,
+                          .unit = session_.throughput_unit(),
+                          .ranks = session_.ranks->last_times()});
+}
+
+void Trainer::add_record(const Json& record) {
+  folder_.add(record);
+  if (live_) live_->publish(record);
 }
 
 void Trainer::take_steps() {
@@ -194,6 +228,7 @@ void Trainer::take_steps() {
   // Of a run that was at its end before it was made longer.
   if (!session_.at_end())
     session_.position.test_step = -1, session_.position.test_accuracy = -1, session_.position.test_loss = 0;
+  interval_step_ = position.step;
   progress_.start(position.step, plan.total_steps, plan.steps_per_epoch);
   traced_ = std::make_unique<TracedSteps>(session_, folder_, progress_, peak_);
   const std::int64_t first_batch = position.step * session_.config().train.accumulate;
@@ -206,6 +241,8 @@ void Trainer::take_steps() {
     save_checkpoint();
     progress_.line(join_text("checkpoint at step ", position.step, ", as a signal asked"));
   }
+  live_trace_->finish();
+  epoch_marker_.reset();
   if (stop_signal() != 0) save_checkpoint();
 }
 
@@ -233,36 +270,38 @@ StepResult Trainer::run_or_replay(std::span<const data::Batch> batches) {
 StepResult Trainer::take_step(data::Loader& loader) {
   Position& position = session_.position;
   const auto started = Clock::now();
+  std::optional<Marker> marker;
+  if (Marker::is_on()) marker.emplace(lasting_text(join_text("step ", position.step + 1)));
   const InputMeter::StepScope measured(input_);
+  PhaseMeter& phases = session_.phases;
+  const PhaseMeter::StepScope step_phases(phases);
   communication_.begin_step();
   std::vector<data::Batch> batches;
   Ranks& ranks = *session_.ranks;
+  phases.enter(Phase::data);
   for (std::int64_t i = 0; i < ranks.pieces(); ++i) batches.push_back(loader.next());
-  profile_.add(RunProfile::Phase::data, started);
+  phases.enter(ranks.alone() ? Phase::other : Phase::communication);
   const std::int64_t bad = count_of_bad_samples(session_.data);
   const bool found_bad = bad > bad_samples_told_;
-  ranks.begin_step(batches, session_.loss,
-                   {.stop_signal = SignalScope::requested(),
+  StepWishes wishes{.stop_signal = SignalScope::requested(),
                     .checkpoint = SignalScope::checkpoint_requested(),
                     .shows_progress = progress_.wants_step(),
                     .bad_samples = found_bad,
                     .step = position.step + 1,
-                    .lr = ranks.alone() ? 0 : session_.lr(position.step)},
-                   communication_.last());
+                    .lr = ranks.alone() ? 0 : session_.lr(position.step)};
+  live_trace_->add_wishes(wishes);
+  ranks.begin_step(batches, session_.loss, wishes, communication_.last());
+  phases.enter(Phase::other);
   watch_ranks();
   if (ranks.wishes().bad_samples) tell_bad_samples();
   for (const NamedHook& one : session_.hooks()) one.hook->before_step(session_, batches);
-  const auto prepared = Clock::now();
   work_.begin_step();
   const StepResult step = run_step(batches);
   work_.end_step();
   ranks.trace().end();
-  profile_.add(RunProfile::Phase::steps, prepared);
   ++position.step;
   position.interval.samples += step.samples;
-  const double seconds = seconds_since(started);
-  interval_seconds_ += seconds;
-  communication_.end_step(seconds);
+  communication_.end_step(seconds_since(started));
   interval_samples_ += step.samples;
   position.interval_tokens += ranks.step().tokens;
   position.interval_positions += ranks.step().positions;
@@ -304,16 +343,22 @@ void Trainer::finish_step(const StepResult& step) {
   const double length = session_.plan.steps_per_epoch;
   const std::int64_t at = session_.position.step, epoch = optim::epochs_over(at, length);
   if (epoch == optim::epochs_over(at - 1, length)) return;
+  epoch_marker_.reset();
   for (const NamedHook& one : hooks) one.hook->after_epoch(session_, epoch);
 }
 
 void Trainer::advance(data::Loader& loader) {
   const RunConfig& config = session_.config();
   const std::int64_t at = session_.position.step + 1;
+  if (!epoch_marker_ && Marker::is_on())
+    epoch_marker_.emplace(
+        lasting_text(join_text("epoch ", 1 + optim::epochs_over(at - 1, session_.plan.steps_per_epoch))));
   const StepResult step = take_step(loader);
+  live_trace_->after_step(session_.ranks->wishes(), session_.ranks->trace().collectives());
+  publish_step();
   finish_step(step);
   if (session_.ranks->wishes().shows_progress || session_.at_end()) {
-    session_.read_interval();
+    read_interval();
     progress_.step(progress_step(step, loader));
   }
 
@@ -341,6 +386,13 @@ void Trainer::log_stop() {
   progress_.line(join_text("stopped at step ", position.step, ": ", position.stop_reason));
 }
 
+void Trainer::read_interval() {
+  const PhaseMeter::StepScope step_phases(session_.phases);
+  // It waits for the device, whose steps are not over, and for other ranks.
+  if (!session_.ranks->alone()) session_.phases.enter(Phase::communication);
+  session_.read_interval();
+}
+
 Progress::Step Trainer::progress_step(const StepResult& last, data::Loader& loader) {
   const InputUse& input = input_.collect(loader);
   const Meter& meter = session_.position.interval;
@@ -351,7 +403,8 @@ Progress::Step Trainer::progress_step(const StepResult& last, data::Loader& load
   now.overflowed = !now.loss && session_.loss_scale && interval_samples_ > 0;
   now.accuracy = now.loss && session_.task->has_accuracy() ? meter.accuracy() : -1;
   now.lr = last.lr;
-  now.images_per_second = interval_seconds_ > 0 ? static_cast<double>(interval_samples_) / interval_seconds_ : 0;
+  const double seconds = session_.phases.seconds();
+  now.images_per_second = seconds > 0 ? static_cast<double>(interval_samples_) / seconds : 0;
   now.unit = session_.throughput_unit();
   now.wait_fraction = input.wait();
   if (const data::Stage slow = advice_on_input(input).stage; slow != data::Stage::room) now.waits_for = name_of(slow);
@@ -368,9 +421,10 @@ void Trainer::tell_of_input() {
 }
 
 void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
-  session_.read_interval();
+  read_interval();
   const Meter& meter = session_.position.interval;
   const Progress::Step now = progress_step(last, loader);
+  const PhaseSeconds phases = session_.phases.read();
   Json record = Json::object();
   record.set("step", session_.position.step)
       .set("epoch", static_cast<double>(session_.position.step) / session_.plan.steps_per_epoch)
@@ -386,27 +440,32 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
   record.set("throughput", now.images_per_second).set("unit", now.unit);
+  record.set("phase_seconds", to_json(phases));
   write_input(record, input_.use());
   process_.write(record);
   if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (!session_.ranks->alone()) record.set("ranks", session_.ranks->size());
   communication_.write(record);
-  write_use(record, work_.sum(), interval_seconds_, peak_);
+  write_use(record, work_.sum(), phases.total(), peak_);
   work_.clear();
-  folder_.add(record);
+  add_record(record);
   progress_.interval(now);
   tell_of_input();
   session_.clear_interval();
-  interval_seconds_ = 0;
+  profile_.add(phases);
+  session_.phases.clear();
   input_.clear();
   communication_.clear();
   interval_samples_ = 0;
+  interval_step_ = session_.position.step;
 }
 
 void Trainer::save_checkpoint() {
   Position& position = session_.position;
   if (position.step == saved_step_) return;
   const auto started = Clock::now();
+  const Marker marker("checkpoint");
+  const LiveRun::Doing doing(live_.get(), "checkpoint");
   // A checkpoint counts on these bytes, so they have to be there as surely as it is.
   folder_.sync_metrics();
   position.metrics_bytes = folder_.metrics_bytes();
@@ -417,14 +476,14 @@ void Trainer::save_checkpoint() {
     const std::string now = join_text("the checkpoint of step ", position.step);
     dist::set_status(session_.ranks->group(), now);
     require_same_weights(session_.ranks->group(), *session_.parameters, session_.model->buffers(), now);
-    session_.read_interval();
+    read_interval();
   }
   folder_.writes() ? save_session(session_, folder_.checkpoints()) : read_for_checkpoint(session_);
   session_.ranks->group().barrier();
   saved_step_ = position.step;
   const std::string set = folder_.checkpoints() + "/" + checkpoint_name(position.step);
   for (const NamedHook& one : session_.hooks()) one.hook->after_checkpoint(session_, set);
-  profile_.add(RunProfile::Phase::checkpoints, started);
+  profile_.add_checkpoint(started);
 }
 
 Json Trainer::final_metrics() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,6 +19,8 @@
 namespace hearth::train {
 
 class CapturedStep;
+class LiveRun;
+class LiveTrace;
 class TracedSteps;
 
 struct TrainResult {
@@ -51,6 +54,11 @@ class HEARTH_API Trainer {
   /// Tells of what no writer of checkpoints could remove.
   void remove_leftovers();
   void open_folder();
+  /// Lets other processes attach to the run.
+  void open_live_run();
+  void publish_step();
+  /// A line of metrics.
+  void add_record(const Json& record);
   /// All steps to come, and what a signal asks for.
   void take_steps();
   /// The signal that asked for a stop, on this rank or another; 0 for none.
@@ -67,6 +75,8 @@ class HEARTH_API Trainer {
   void write_step_trace();
   /// Its second part.
   void finish_step(const StepResult& step);
+  /// Session::read_interval(), as a part of the steps.
+  void read_interval();
   Progress::Step progress_step(const StepResult& last, data::Loader& loader);
   void log_interval(const StepResult& last, data::Loader& loader);
   /// Says what the steps wait for, once for each stage that they wait for.
@@ -117,7 +127,7 @@ class HEARTH_API Trainer {
   bool moved_ = false;  ///< the run goes on from another folder
   std::int64_t bad_samples_told_ = 0;
   // Timing since the last line of training metrics; not part of the state.
-  double interval_seconds_ = 0;
+  std::int64_t interval_step_ = 0;  ///< the last before
   std::int64_t interval_samples_ = 0;
   CommunicationMeter communication_;
   InputMeter input_;
@@ -128,6 +138,9 @@ class HEARTH_API Trainer {
   StragglerWatch stragglers_;
   RunProfile profile_;
   std::unique_ptr<TracedSteps> traced_;  ///< from the first step on
+  std::unique_ptr<LiveRun> live_;        ///< where this rank writes
+  std::unique_ptr<LiveTrace> live_trace_;
+  std::optional<Marker> epoch_marker_;
 };
 
 }  // namespace hearth::train

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/text_stream.h"
+#include "train/attach/live_run.h"
 #include "train/checkpoint/best_weights.h"
 #include "train/evaluation_hooks.h"
 #include "train/report/report.h"
@@ -96,6 +97,8 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
                                            EvaluationRecord what) {
   const Position& position = session_.position;
   const auto started = Clock::now();
+  const Marker marker("evaluation");
+  const LiveRun::Doing doing(live_.get(), "evaluation");
   const ShardedAverageScope with_samples_of_one_rank(session_);
   const Meter meter = evaluate(session_, part);
   const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
@@ -114,8 +117,8 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   add_text_metrics(record, part);
   if (Json figures = what.samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
     record.set("figures", std::move(figures));
-  profile_.add(RunProfile::Phase::evaluations, started);
-  folder_.add(record);
+  profile_.add_evaluation(started);
+  add_record(record);
   if (!has_counted) return {meter, join_text("  ", split, ": no label counts, so that there is no loss")};
   TextStream text;
   text << "  " << split << " loss " << std::setprecision(9) << meter.loss() << std::fixed;

@@ -79,6 +79,17 @@ inline constexpr int warp_size = 32;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) & (warp_size - 1); }
 
+/// The device's clock, the same for all of its blocks.
+__device__ __forceinline__ std::int64_t nanoseconds_now() {
+#if defined(__CUDACC__)
+  std::int64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now) : : "memory");
+  return now;
+#else
+  return emulate::nanoseconds_now();
+#endif
+}
+
 /// How many blocks of `size` cover n, at most `most` (for grid-stride loops). 0 for n = 0.
 inline unsigned blocks_for(std::int64_t n, std::int64_t size, std::int64_t most = 0x7fffffff) {
   const std::int64_t blocks = (n + size - 1) / size;

@@ -6,6 +6,9 @@
 #include <numeric>
 #include <thread>
 
+#include "core/profiler.h"
+#include "core/profiler_spans.h"
+
 namespace hearth::data {
 namespace {
 
@@ -49,6 +52,8 @@ StageClock::StageClock() : since_(now_ns()), sample_since_(since_.load(relaxed))
 
 void StageClock::change(Stage to, std::int64_t sample, bool new_sample) {
   const std::int64_t now = now_ns();
+  if (const Stage before = stage_.load(relaxed); profiler::enabled() && before != Stage::room)
+    profiler::add_part(name_of(before), since_.load(relaxed));
   const std::uint32_t version = version_.load(relaxed);
   // Who sees one of the stores after this one sees this one, too.
   version_.store(version + 1, relaxed);

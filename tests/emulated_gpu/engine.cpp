@@ -2,6 +2,7 @@
 // The engine's doors: what launches and kernels call, led to the block that runs.
 #include "tests/emulated_gpu/engine.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 
@@ -115,6 +116,11 @@ void declare_shared(SharedSlot& slot, const Place& place) {
         place);
   slot.address = address;
   slot.block = block_serial;
+}
+
+std::int64_t nanoseconds_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 void* dynamic_shared_bytes(const Place& place) {

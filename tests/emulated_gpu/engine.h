@@ -100,6 +100,8 @@ inline void* shared_variable(SharedSlot& slot, const Place& place = Place::curre
     declare_shared(slot, place);
   return slot.address;
 }
+/// The host's clock.
+std::int64_t nanoseconds_now();
 /// The block's dynamic shared memory.
 void* dynamic_shared_bytes(const Place& place = Place::current());
 /// Whether all of these bytes are shared memory that this block has declared.

@@ -83,8 +83,8 @@ std::string metrics_of(const std::string& folder) {
     const Json record = parse_json(std::string_view(text).substr(begin, end - begin), "metrics");
     for (const JsonMember& member : record.members())
       if (member.key != "throughput" && !member.key.starts_with("data_") && !member.key.starts_with("queue_") &&
-          !member.key.starts_with("process_") && !member.key.starts_with("machine_") && member.key != "mfu" &&
-          member.key != "bandwidth")
+          !member.key.starts_with("process_") && member.key != "phase_seconds" && !member.key.starts_with("machine_") &&
+          member.key != "mfu" && member.key != "bandwidth")
         all += member.key + "=" + to_text(member.value) + " ";
     all += "\n";
     begin = end + 1;

@@ -17,7 +17,7 @@ namespace {
 
 profiler::Span span(const char* name, const char* op, bool backward, std::int64_t whole, std::int64_t own, double flops,
                     double bytes) {
-  return {name, op, backward, 0, whole, own, flops, bytes, profiler::this_thread()};
+  return {name, op, nullptr, backward, 0, whole, own, flops, bytes, profiler::this_thread()};
 }
 
 TEST(HostProfile, AddsUpOpsImplementationsAndPhases) {

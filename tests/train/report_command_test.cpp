@@ -56,7 +56,7 @@ TEST_F(ReportCommand, ATrainingLeavesWhatTheModelPredicts) {
   for (const char* part :
        {"<h2>Confusion matrix</h2>", "<h2>Calibration</h2>", "expected calibration error", "<h2>Worst mistakes</h2>",
         "<h2>What the model is shown</h2>", "<h2>Classes of the training split</h2>", "data:image/png;base64,",
-        "<h2>Layers</h2>", "<h2>Time</h2>", "<h2>Memory</h2>", "<td>training steps</td>", "<td>linear</td>",
+        "<h2>Layers</h2>", "<h2>Time</h2>", "<h2>Memory</h2>", "<td>forward</td>", "<td>linear</td>",
         "samples of the test split"})
     EXPECT_PRED2(contains, page, part);
   for (const char* part : {"<script", "http:", "https:", "@import", "url("})
@@ -67,7 +67,7 @@ TEST_F(ReportCommand, ATrainingLeavesWhatTheModelPredicts) {
   EXPECT_GE(lines, 20U) << "a short run has curves";
   EXPECT_LT(page.size(), 200'000U);
   const Json info = parse_json(text("runs/digits/run.json"), "run.json");
-  EXPECT_GT(info.at("profile").at("seconds").at("training steps").as_number(), 0);
+  EXPECT_GT(info.at("profile").at("seconds").at("forward").as_number(), 0);
   EXPECT_GT(info.at("profile").at("bytes").at("peak in use").as_number(),
             info.at("profile").at("bytes").at("parameters").as_number());
 }

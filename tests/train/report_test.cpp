@@ -230,14 +230,29 @@ TEST(Report, shows_samples_of_some_evaluations_and_of_the_last) {
   EXPECT_EQ(page.find("<b></figcaption>"), std::string::npos);
 }
 
+TEST(Report, ShowsThePhasesOfStepsThatTakeTime) {
+  std::vector<Json> records;
+  for (int i = 1; i <= 3; ++i)
+    records.push_back(parse_json(join_text(R"({"step": )", i, R"(, "epoch": )", i, R"(, "split": "train", "loss": 1,
+      "phase_seconds": {"data": 0, "forward": 1, "backward": )",
+                                           i, "}}"),
+                                 "record"));
+  const std::string page = report_html(sample_info(), Json::object(), records);
+  const std::size_t chart = page.find("time of a step by phase");
+  ASSERT_NE(chart, page.npos);
+  EXPECT_NE(page.find(">forward</text>", chart), page.npos);
+  EXPECT_NE(page.find("<title>epoch 3: 75 %", chart), page.npos) << "backward";
+  EXPECT_EQ(page.find(">data</text>", chart), page.npos) << "too little to see";
+}
+
 TEST(Report, shows_where_time_and_memory_went) {
   Json info = sample_info();
-  info.set("profile", parse_json(R"({"seconds": {"training steps": 8, "evaluations": 2},
+  info.set("profile", parse_json(R"({"seconds": {"forward": 8, "evaluation": 2},
     "step_milliseconds": {"the whole step": 4, "linear<i>": 1}, "bytes": {"parameters": 2500000}})",
                                  "profile"));
   const std::string page = report_html(info, Json::object(), sample_records());
-  for (const char* part : {"<td>training steps</td><td>8 s</td><td><div style=\"width:100.0%\">",
-                           "<td>evaluations</td><td>2 s</td><td><div style=\"width:25.0%\">",
+  for (const char* part : {"<td>forward</td><td>8 s</td><td><div style=\"width:100.0%\">",
+                           "<td>evaluation</td><td>2 s</td><td><div style=\"width:25.0%\">",
                            "<td>linear&lt;i&gt;</td><td>1 ms</td>", "<td>parameters</td><td>2.5 MB</td>"})
     EXPECT_PRED2(contains, page, part);
   EXPECT_EQ(page.find("profile"), std::string::npos) << "it is no fact of the table";

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* run_files[] = {"config.json", "metrics.jsonl",   "report.html",
-                                     "run.json",    "step_trace.json", "device_profile.json"};
+constexpr const char* run_files[] = {"config.json",     "metrics.jsonl",       "report.html", "run.json",
+                                     "step_trace.json", "device_profile.json", "trace.json"};
 
 bool is_event_file(const std::string& name) { return name.starts_with("events.out.tfevents."); }
 

@@ -17,6 +17,8 @@ CommandSpec train_spec();
 CommandSpec launch_spec();
 CommandSpec eval_spec();
 CommandSpec predict_spec();
+CommandSpec status_spec();
+CommandSpec trace_spec();
 CommandSpec report_spec();
 CommandSpec schema_spec();
 CommandSpec config_spec();

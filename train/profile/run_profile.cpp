@@ -18,7 +18,6 @@ namespace {
 // Steps that are watched, and those before them.
 constexpr std::int64_t steps_before = 2, steps_watched = 8;
 constexpr std::size_t max_ops = 16;
-constexpr const char* phases[] = {"waiting for data", "training steps", "evaluations", "checkpoints"};
 
 double seconds_since(RunProfile::Clock::time_point start) {
   return std::chrono::duration<double>(RunProfile::Clock::now() - start).count();
@@ -52,9 +51,8 @@ Json bytes_of(const Session& session) {
 
 }  // namespace
 
-void RunProfile::add(Phase phase, Clock::time_point start) {
-  seconds_[static_cast<std::size_t>(phase)] += seconds_since(start);
-}
+void RunProfile::add_evaluation(Clock::time_point start) { evaluation_seconds_ += seconds_since(start); }
+void RunProfile::add_checkpoint(Clock::time_point start) { checkpoint_seconds_ += seconds_since(start); }
 
 RunProfile::StepScope::StepScope(RunProfile& profile, const Session& session) {
   const std::int64_t step = profile.steps_++;
@@ -85,9 +83,13 @@ RunProfile::StepScope::~StepScope() {
 }
 
 Json RunProfile::to_json(const Session& session) const {
-  Json result = Json::object(), seconds = Json::object();
-  for (std::size_t i = 0; i < std::size(phases); ++i) seconds.set(phases[i], seconds_[i]);
-  result.set("seconds", std::move(seconds));
+  // Those since the last line of metrics too.
+  PhaseSeconds steps = session.phases.read();
+  steps += steps_seconds_;
+  Json result = Json::object();
+  result.set(
+      "seconds",
+      hearth::train::to_json(steps).set("evaluation", evaluation_seconds_).set("checkpoint", checkpoint_seconds_));
   if (quickest_seconds_ > 0) {
     std::vector<std::pair<std::string, double>> ops(milliseconds_.begin(), milliseconds_.end());
     std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second > b.second; });

@@ -16,10 +16,12 @@ namespace hearth::train {
 class HEARTH_API RunProfile {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Phase : std::uint8_t { data, steps, evaluations, checkpoints };
 
-  /// Adds the time from `start` until now to a phase.
-  void add(Phase phase, Clock::time_point start);
+  /// Adds steps that a line of training metrics has.
+  void add(const PhaseSeconds& steps) { steps_seconds_ += steps; }
+  /// Adds the time from `start` until now.
+  void add_evaluation(Clock::time_point start);
+  void add_checkpoint(Clock::time_point start);
 
   /// Watches a step, between construction and destruction, if it is one of those to be watched: few after the first
   /// ones, which choose implementations. Does nothing while the program itself collects a profile.
@@ -35,12 +37,14 @@ class HEARTH_API RunProfile {
     Clock::time_point start_;
   };
 
-  /// "seconds" by phase; "step_milliseconds" by operation, the slowest ones, of the quickest step watched on a CPU;
-  /// "bytes": what the run holds from step to step, the peak in use and what was held from the system.
+  /// "seconds" by phase of the steps, and of evaluations and checkpoints; "step_milliseconds" by operation, the slowest
+  /// ones, of the quickest step watched on a CPU; "bytes": what the run holds from step to step, the peak in use and
+  /// what was held from the system.
   Json to_json(const Session& session) const;
 
  private:
-  double seconds_[4] = {};
+  PhaseSeconds steps_seconds_;
+  double evaluation_seconds_ = 0, checkpoint_seconds_ = 0;
   std::int64_t steps_ = 0;                      // begun
   double quickest_seconds_ = 0;                 // of the steps watched; 0 before there is one
   std::map<std::string, double> milliseconds_;  // of it, by operation

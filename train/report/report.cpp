@@ -31,6 +31,33 @@ std::optional<double> number_in(const Json* object, std::string_view key) {
 // The same in every chart, whichever splits it has.
 constexpr const char* split_order[] = {"train", "valid", "test"};
 
+/// Phases of the steps as parts of their time, but for those that take next to nothing.
+Chart phases_chart(const std::vector<Json>& records) {
+  constexpr double worth_showing = 0.01;
+  std::vector<Curve> curves;
+  for (const Json& record : records) {
+    const Json* const seconds = record.find("phase_seconds");
+    const auto epoch = number_at(record, "epoch");
+    if (seconds == nullptr || !seconds->is_object() || !epoch) continue;
+    double sum = 0;
+    for (const JsonMember& phase : seconds->members()) sum += number_at(*seconds, phase.key).value_or(0);
+    for (const JsonMember& phase : seconds->members()) {
+      auto curve = std::ranges::find(curves, phase.key, &Curve::name);
+      if (curve == curves.end()) curve = curves.insert(curve, {.name = phase.key, .points = {}});
+      if (sum > 0) curve->points.emplace_back(*epoch, number_at(*seconds, phase.key).value_or(0) / sum);
+    }
+  }
+  std::erase_if(curves, [&](const Curve& curve) {
+    return curve.points.size() < 2 ||
+           std::ranges::none_of(curve.points, [&](const auto& point) { return point.second >= worth_showing; });
+  });
+  return {.title = "time of a step by phase",
+          .x_label = "epoch",
+          .percent = true,
+          .scale = Scale::from_zero,
+          .curves = std::move(curves)};
+}
+
 std::vector<Chart> charts_of(const std::vector<Json>& records) {
   std::vector<Chart> charts;
   for (const Metric& metric : metrics_in(records)) {
@@ -45,6 +72,7 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
     choose_scale(chart, metric);
     charts.push_back(std::move(chart));
   }
+  if (Chart phases = phases_chart(records); !phases.curves.empty()) charts.push_back(std::move(phases));
   return charts;
 }
 

@@ -17,7 +17,8 @@ namespace {
 constexpr double svg_width = 1100, margin_left = 130, margin_right = 20, margin_top = 46, lane = 16, gap = 14;
 
 /// Colours of the style sheet.
-constexpr std::pair<const char*, int> colours[] = {{"forward", 0}, {"backward", 4}, {"waiting", 1}, {"update", 2}};
+constexpr std::pair<const char*, int> colours[] = {{"forward", 0}, {"backward", 4}, {"communication", 1},
+                                                   {"update", 2},  {"copy", 7},     {"other", 7}};
 constexpr int colour_of_collectives = 3;
 
 int span_colour(const std::string& what) {

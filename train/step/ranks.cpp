@@ -19,10 +19,10 @@ namespace hearth::train {
 /// What a rank tells the others before a step.
 struct Ranks::Told {
   std::int64_t samples = 0, rows = 0, pieces = 0, tokens = 0, positions = 0, kind = 0;
-  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0;
+  std::int64_t stop_signal = 0, checkpoint = 0, shows_progress = 0, bad_samples = 0, trace_steps = 0, trace_pending = 0;
   std::int64_t whole_ns = 0, busy_ns = 0;  // of the last step
   double lr = 0, labels = 0;               // the latter by their classes' weights
-  static constexpr std::int64_t numbers = 14;
+  static constexpr std::int64_t numbers = 16;
 };
 
 namespace {
@@ -205,6 +205,8 @@ void Ranks::take_in(std::span<const Told> told, std::int64_t step) {
     wishes_.checkpoint = wishes_.checkpoint || theirs.checkpoint != 0;
     wishes_.shows_progress = wishes_.shows_progress || theirs.shows_progress != 0;
     wishes_.bad_samples = wishes_.bad_samples || theirs.bad_samples != 0;
+    wishes_.trace_steps = std::max(wishes_.trace_steps, theirs.trace_steps);
+    wishes_.trace_pending = wishes_.trace_pending || theirs.trace_pending != 0;
   }
 }
 
@@ -222,6 +224,8 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
   mine.checkpoint = wishes.checkpoint;
   mine.shows_progress = wishes.shows_progress && writes();
   mine.bad_samples = wishes.bad_samples;
+  mine.trace_steps = wishes.trace_steps;
+  mine.trace_pending = wishes.trace_pending;
   mine.whole_ns = static_cast<std::int64_t>(1e9 * last.whole);
   mine.busy_ns = static_cast<std::int64_t>(1e9 * last.busy);
   mine.lr = wishes.lr;
@@ -271,7 +275,6 @@ std::int64_t Ranks::least(std::int64_t mine) const {
 
 void Ranks::begin_piece(std::int64_t piece) {
   if (alone()) return;
-  trace_.mark("forward");
   if (piece == 0) parallel_->discard();
   // What comes after the last one is summed as it comes.
   parallel_->overlap_next(piece + 1 == each_);
@@ -299,10 +302,7 @@ void Ranks::end_piece(std::int64_t piece, bool has_rows) {
 }
 
 void Ranks::finish_step() {
-  if (alone()) return;
-  trace_.mark("waiting");
-  reduce();
-  trace_.mark("update");
+  if (!alone()) reduce();
 }
 
 void Ranks::reduce() {

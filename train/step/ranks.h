@@ -47,10 +47,12 @@ struct StepPart {
 
 /// What any rank wants of all; each the largest of the ranks'.
 struct StepWishes {
-  int stop_signal = 0;          ///< the run ends after this step
-  bool checkpoint = false;      ///< a checkpoint after this step
-  bool shows_progress = false;  ///< the losses are wanted after this step
-  bool bad_samples = false;     ///< samples were found bad since the step before
+  int stop_signal = 0;           ///< the run ends after this step
+  bool checkpoint = false;       ///< a checkpoint after this step
+  bool shows_progress = false;   ///< the losses are wanted after this step
+  bool bad_samples = false;      ///< samples were found bad since the step before
+  std::int64_t trace_steps = 0;  ///< that somebody wants traced from the next step on
+  bool trace_pending = false;    ///< the text of a trace is not made yet
   // Of the step that is begun, the same on all ranks.
   std::int64_t step = 0;  ///< from 1; 0 where it has no number
   double lr = 0;

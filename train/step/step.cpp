@@ -124,7 +124,7 @@ void require_finite(const Session& session, const Tensor& loss) {
 void accumulate_batch(Session& session, const data::Batch& input, const Share& share) {
   const Sums& sums = session.loss_scale ? session.step_sums : session.sums;
   const Tensor loss = session.task->loss(session, input, {.correct = sums.correct});
-  session.ranks->trace().mark("backward");
+  enter(session, Phase::backward);
   backward_of(session, loss, share);
   // Other ranks learn of it by their gradients.
   if (host_decides(session) && session.ranks->alone()) require_finite(session, loss);
@@ -151,10 +151,12 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs)
     const auto number = static_cast<std::int64_t>(i);
     const RandomScope random(random_key(session, alike, begun, input.rows(), number + ranks.step().first_piece));
     begun += input.rows();
+    enter(session, Phase::forward);
     ranks.begin_piece(number);
     if (input.size() > 0) accumulate_batch(session, input, held[i]);
     ranks.end_piece(number, input.size() > 0);
   }
+  if (!alone) enter(session, Phase::communication);
   ranks.finish_step();
 }
 
@@ -244,6 +246,11 @@ data::Batch on_device(cpu::Stream&, Session& session, const data::Batch& batch) 
 
 }  // namespace
 
+void enter(Session& session, Phase phase) {
+  session.phases.enter(phase);
+  session.ranks->trace().mark(name_of(phase));
+}
+
 StepResult begin_step(Session& session, std::int64_t samples) {
   const double lr = session.lr(session.position.step);
   session.train_mode();
@@ -257,6 +264,7 @@ StepResult begin_step(Session& session, std::int64_t samples) {
 
 void run_step(Session& session, std::span<const data::Batch> inputs) {
   accumulate_gradients(session, inputs);
+  enter(session, Phase::update);
   const OriginScope origin = OriginScope::of_op("optimizer");
   const profiler::Scope scope("optimizer");
   // Values and moments are read and written, gradients read.
@@ -265,6 +273,7 @@ void run_step(Session& session, std::span<const data::Batch> inputs) {
   decide(session);
   session.optimizer->apply(session.ema.get());
   if (session.ema) session.ema->apply_to_buffers();
+  enter(session, Phase::other);
 }
 
 data::Batch on_device(Session& session, const data::Batch& batch) {
@@ -280,6 +289,7 @@ std::span<const data::Batch> as_loaded(const Session& session, std::span<const d
 }
 
 StepResult training_step(Session& session, std::span<const data::Batch> batches) {
+  enter(session, Phase::copy);
   std::vector<data::Batch> inputs, held;
   std::int64_t samples = 0;
   for (const data::Batch& batch : as_loaded(session, batches, held)) {
@@ -294,6 +304,7 @@ StepResult training_step(Session& session, std::span<const data::Batch> batches)
     if (moves) weights.set("weights", part.weights);
     session.ranks->use_weights(moves ? on_device(session, weights)["weights"] : Tensor());
   }
+  enter(session, Phase::other);
   const StepResult result = begin_step(session, samples);
   try {
     run_step(session, inputs);

@@ -35,6 +35,9 @@ data::Batch on_device(Session& session, const data::Batch& batch);
 /// reports it. With loss scaling an update whose gradients are not finite is skipped, and its samples are not counted.
 StepResult training_step(Session& session, std::span<const data::Batch> batches);
 
+/// Tells the session's meter and the trace of its ranks that the step under way is in this phase from here on.
+void enter(Session& session, Phase phase);
+
 /// Its two halves, for steps that are recorded once and replayed: what the host does each time, and what is done where
 /// the run computes, `inputs` being there.
 StepResult begin_step(Session& session, std::int64_t samples);

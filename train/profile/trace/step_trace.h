@@ -27,6 +27,8 @@ class HEARTH_API StepTrace {
   /// From now on the step does this; `what` is a literal.
   void mark(const char* what);
   void end();
+  /// The collectives since begin().
+  const std::vector<CollectiveSpan>& collectives() const { return spans_; }
   /// Milliseconds since begin(): {"compute": [[what, begin, end], ...], "communication": [[what, begin, end, bytes],
   /// ...]}. Null before the first step.
   Json to_json() const;

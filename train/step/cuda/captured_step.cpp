@@ -117,8 +117,10 @@ StepResult StepGraphs::step(Recorded& recorded, std::span<const data::Batch> bat
   std::int64_t samples = 0;
   for (const data::Batch& batch : batches) samples += batch.count();
   if (!session_.ranks->alone()) samples = session_.ranks->step().samples;
+  enter(session_, Phase::copy);
   session_.ranks->use_weights(recorded.weights);
   feed_of(session_).send(tensors_of(batches, session_.ranks->step().weights), recorded.targets);
+  enter(session_, Phase::other);
   const StepResult result = begin_step(session_, samples);
   const auto work = [&] { run_step(session_, recorded.inputs); };
   cuda::Stream& stream = cuda::stream_of(session_.device());
