@@ -100,18 +100,26 @@ std::string utc_now() {
   return text;
 }
 
+Json software_versions() {
+  return Json::object()
+      .set("hearth", build::version)
+      .set("compiler", build::compiler)
+      .set("build", build::type)
+      .set("library", cpu::dnn::library());
+}
+
+Json machine_facts() {
+  return Json::object()
+      .set("processor", processor_name())
+      .set("threads", cpu::threads())
+      .set("instructions", name_of(cpu::isa()));
+}
+
 RunInfo::RunInfo(std::string path, RunFacts facts)
     : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()), clock_start_(Clock::now()) {}
 
 void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile,
                     const Json& bad_samples) const {
-  Json versions = Json::object();
-  versions.set("hearth", build::version)
-      .set("compiler", build::compiler)
-      .set("build", build::type)
-      .set("library", cpu::dnn::library());
-  Json machine = Json::object();
-  machine.set("processor", processor_name()).set("threads", cpu::threads()).set("instructions", name_of(cpu::isa()));
   Json info = Json::object();
   info.set("name", facts_.name)
       .set("status", status)
@@ -122,8 +130,8 @@ void RunInfo::write(const std::string& status, const Json& metrics, const Json& 
       .set("device", facts_.device)
       .set("command", facts_.command_line)
       .set("git", git_revision("."))
-      .set("versions", versions)
-      .set("machine", machine)
+      .set("versions", software_versions())
+      .set("machine", machine_facts())
       .set("metrics", metrics);
   if (profile.is_object()) info.set("profile", profile);
   if (bad_samples.is_object()) info.set("bad_samples", bad_samples);

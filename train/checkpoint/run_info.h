@@ -38,6 +38,10 @@ class RunInfo {
 std::string status_in(const std::string& path);
 /// The processor's own name, as in "AMD EPYC 9454"; "unknown" where the system does not tell.
 std::string processor_name();
+/// Of Hearth, its compiler and its kernel library.
+Json software_versions();
+/// The processor, the threads that compute and the instruction set.
+Json machine_facts();
 /// The commit that the git repository around `directory` is at; "" where there is none.
 std::string git_revision(const std::string& directory);
 /// Now, as in "2026-01-31T23:59:59Z".

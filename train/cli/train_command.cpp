@@ -21,6 +21,7 @@
 #include "train/report/precision_report.h"
 #include "train/signals.h"
 #include "train/trainer.h"
+#include "train/tune/lock_file.h"
 
 namespace hearth::train {
 namespace {
@@ -209,6 +210,12 @@ int train_command(const Arguments& arguments) {
   for (const auto& [option, path] : shorthands)
     if (const auto value = arguments.value(option)) overrides.push_back(path + *value);
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
+  if (const auto lock = arguments.value("--lock")) {
+    const std::vector<std::string> words =
+        words_of_lock(read_json(*lock), loaded, device_model(device_of_run(loaded.config.device)));
+    overrides.insert(overrides.end(), words.begin(), words.end());
+    loaded = load_config(arguments.positional()[0], overrides);
+  }
   refuse_unused_batch_size(loaded.config);
   std::string ranks;
   const std::unique_ptr<Collective> group = join_group(loaded.config, ranks);
@@ -243,6 +250,7 @@ CommandSpec train_spec() {
        {"--lr", "X", "as --set optimizer.lr=X"},
        {"--batch-size", "N", "as --set train.batch_size=N"},
        {"--seed", "N", "as --set seed=N"},
+       {"--lock", "FILE", "obey what `hearth tune` found; refused on another machine or version, or for another run"},
        {"--dry-run", "", "build everything, print the plan and stop"}},
       train_command};
 }

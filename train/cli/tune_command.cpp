@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// tune batch: the largest batch that fits, and the batch at which samples go by fastest. tune lr: the learning rate at
-// which the loss falls fastest.
+// tune: what makes a run faster without changing what it learns. tune batch: the largest batch that fits, and the batch
+// at which samples go by fastest. tune lr: the learning rate at which the loss falls fastest.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
 
+#include "core/cpu/cores.h"
+#include "core/io/file.h"
+#include "core/io/printable.h"
 #include "core/memory/memory.h"
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
 #include "train/lr_range.h"
 #include "train/memory/step_memory.h"
+#include "train/tune/choices.h"
+#include "train/tune/lock_file.h"
+#include "train/tune/run_trials.h"
 
 namespace hearth::train {
 namespace {
@@ -173,30 +179,88 @@ int tune_lr(const Arguments& arguments) {
   return 0;
 }
 
+/// Where a configuration's lock goes: "run.json" has "run.lock.json".
+std::string lock_path(const std::string& config) {
+  constexpr std::string_view ending = ".json";
+  return (config.ends_with(ending) ? config.substr(0, config.size() - ending.size()) : config) + ".lock.json";
+}
+
+void print(const TuneDecision& decision) {
+  std::cerr << std::left << std::setw(14) << decision.choice << std::setw(22) << decision.variant
+            << (decision.taken             ? "taken: "
+                : decision.variant.empty() ? "left alone: "
+                                           : "left: ")
+            << decision.reason << "\n";
+}
+
+/// The whole search.
+int tune_run(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 1, "tune: \"", arguments.positional()[0],
+               "\" is not known; use batch or lr before a config, or a config alone");
+  arguments.refuse_others("tune", {"--set", "--json", "--max-batch", "--seconds", "--seeds", "--guard-steps", "--out"});
+  const std::string& path = arguments.positional()[0];
+  const std::string out = arguments.value("--out").value_or(lock_path(path));
+  HEARTH_CHECK(UsageError, !out.empty(), "tune: --out names nothing");
+  TrialOptions options{.config = path, .sets = arguments.values("--set")};
+  options.seconds = arguments.number("--seconds", options.seconds);
+  options.seeds = static_cast<int>(arguments.whole("--seeds", options.seeds, 2));
+  options.guard_steps = arguments.positive("--guard-steps", options.guard_steps);
+  std::vector<TuneChoice> choices;
+  std::string device;
+  {
+    const Session session(load_config(path, options.sets));
+    device = device_model(session.device());
+    choices = tune_choices(session, {.max_batch = arguments.positive("--max-batch", TuneLimits{}.max_batch),
+                                     .cores = cpu::available_cores()});
+  }
+  RunTrials trials(options);
+  const TuneResult result = search(choices, trials, [](const TuneDecision& decision) { print(decision); });
+  const Json lock = make_lock(load_config(path, options.sets), device, result, trials.receipt());
+  write_file_synced(out, to_text(lock, 2) + "\n");
+  if (arguments.has("--json")) {
+    std::cout << to_text(lock) << "\n";
+    return 0;
+  }
+  if (result.overrides.empty())
+    std::cout << "nothing is faster than the configuration as it is\n";
+  else
+    std::cout << join_text(std::fixed, std::setprecision(2), result.speed, " times as fast; hearth train ",
+                           printable(path), " --lock ", printable(out), "\n");
+  return 0;
+}
+
 int tune_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "batch") return tune_batch(arguments);
   if (what == "lr") return tune_lr(arguments);
-  throw UsageError(join_text("tune: \"", what, "\" is not known; use batch or lr"));
+  return tune_run(arguments);
 }
 
 }  // namespace
 
 CommandSpec tune_spec() {
-  return {"tune",
-          "batch|lr CONFIG.json",
-          1,
-          2,
-          "Finds the largest batch that fits and the batch at which samples go by fastest, by trying sizes in turn; or "
-          "the learning rate at which the loss falls fastest, by a short training at rising rates. Writes no run.",
-          {set_option(),
-           {"--most", "N", "batch: no batch larger than this"},
-           {"--steps", "N",
-            "batch: how many steps to time at each size (default: 5); lr: how many to train (default: 100)"},
-           {"--min", "LR", "lr: the first rate (default: 1e-7)"},
-           {"--max", "LR", "lr: the last rate (default: 1)"},
-           {"--json", "", "print as JSON on stdout"}},
-          tune_command};
+  return {
+      "tune",
+      "[batch|lr] CONFIG.json",
+      1,
+      2,
+      "Finds what makes a run faster without changing what it learns: precision, batch, recomputation, graph and "
+      "workers, each timed in turn with the configuration as it is; writes a lock for `hearth train --lock`. batch: "
+      "the largest batch that fits, and the one at which samples go by fastest. lr: the learning rate at which the "
+      "loss falls fastest, by a short training at rising rates.",
+      {set_option(),
+       {"--out", "FILE", "the lock (default: CONFIG.lock.json)"},
+       {"--max-batch", "N", "no batch of more rows than this (default: 1024)"},
+       {"--seconds", "S", "time for each pair that is compared (default: 3)"},
+       {"--guard-steps", "N", "steps of these trainings (default: 128, at most an epoch)"},
+       {"--seeds", "N", "trainings in f32 that the guard compares with (default: 3)"},
+       {"--most", "N", "batch: no batch larger than this"},
+       {"--steps", "N",
+        "batch: how many steps to time at each size (default: 5); lr: how many to train (default: 100)"},
+       {"--min", "LR", "lr: the first rate (default: 1e-7)"},
+       {"--max", "LR", "lr: the last rate (default: 1)"},
+       {"--json", "", "print as JSON on stdout"}},
+      tune_command};
 }
 
 }  // namespace hearth::train

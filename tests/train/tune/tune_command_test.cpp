@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hearth tune` on real runs, the guard on a planted fault, and locks that are obeyed or refused.
+#include <gtest/gtest.h>
+
+#include "core/io/json_text.h"
+#include "tests/train/cli_program.h"
+#include "train/step/captured_step.h"
+#include "train/tune/choices.h"
+#include "train/tune/lock_file.h"
+#include "train/tune/run_trials.h"
+
+namespace hearth::train {
+namespace {
+
+class Tune : public Cli {
+ protected:
+  Tune() {
+    write("run.json", R"({"name": "run", "seed": 3, "device": "cpu",
+      "model": {"type": "mlp", "hidden": [64]}, "data": {"type": "digits", "workers": 0},
+      "optimizer": {"type": "sgd", "lr": 0.02}, "train": {"batch_size": 4, "epochs": 4},
+      "log": {"report": false, "tensorboard": false}})");
+  }
+  std::string config() const { return path("run.json"); }
+  const TuneChoice& named(const std::vector<TuneChoice>& choices, const std::string& name) const {
+    for (const TuneChoice& choice : choices)
+      if (choice.name == name) return choice;
+    throw UsageError("no such choice: " + name);
+  }
+  std::vector<TuneChoice> choices(const std::vector<std::string>& sets) const {
+    return tune_choices(Session(load_config(config(), sets)), {.max_batch = 64, .cores = 2});
+  }
+};
+
+TEST_F(Tune, ChoicesDifferFromTheConfigurationOrSayWhyThereAreNone) {
+  const std::vector<TuneChoice> all = choices({});
+  const TuneChoice& batch = named(all, "batch");
+  ASSERT_EQ(batch.variants.size(), 4U) << "8, 16, 32, 64";
+  EXPECT_EQ(batch.variants[1].overrides, (Overrides{{"train.batch_size", "16"}, {"optimizer.lr", "0.08"}}));
+  EXPECT_EQ(named(all, "workers").variants.size(), 2U) << "1 and 2; there are none now";
+  EXPECT_PRED2(contains, named(all, "graph").why_not, "only CUDA devices");
+  EXPECT_PRED2(contains, named(choices({"train.epochs=null", "train.steps=9"}), "batch").why_not, "train.steps");
+  EXPECT_PRED2(contains, named(choices({R"(schedule={"type": "cosine", "warmup_steps": 5})"}), "batch").why_not,
+               "schedule.warmup_steps");
+  const std::vector<TuneChoice> adam = choices({R"(optimizer={"type": "adam", "lr": 0.001})", "train.accumulate=4"});
+  EXPECT_EQ(named(adam, "batch").variants[1].overrides.at("optimizer.lr"), "0.002") << "by the square root";
+  EXPECT_EQ(named(adam, "accumulation").variants[0].overrides,
+            (Overrides{{"train.accumulate", "1"}, {"train.batch_size", "16"}}));
+}
+
+// A fault that trains, and wrongly: the learning rate of the weights is lost.
+TEST_F(Tune, TheGuardRefusesAFaultThatTheTimesWelcome) {
+  RunTrials trials({.config = config(), .sets = {"optimizer.lr=0.1"}, .guard_steps = 256});
+  EXPECT_EQ(trials.refusal({}), "");
+  EXPECT_PRED2(contains, trials.refusal({{"optimizer.lr", "1e-9"}}), "leaves the band");
+  EXPECT_PRED2(contains, trials.refusal({{"optimizer.lr", "1e9"}}), "inf leaves the band");
+  ASSERT_EQ(trials.receipt().size(), 3U);
+  EXPECT_TRUE(trials.receipt().at(0).at("accepted").as_boolean());
+  EXPECT_FALSE(trials.receipt().at(1).at("accepted").as_boolean());
+  EXPECT_EQ(trials.receipt().at(1).at("shadow_losses").size(), 3U);
+  EXPECT_EQ(trials.receipt().at(2).at("loss").as_string(), "diverged");
+}
+
+TEST_F(Tune, ACandidateThatCannotRunIsSaidSo) {
+  RunTrials trials({.config = config(), .seconds = 0.1});
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] {
+                 (void)trials.ratio({}, {{"train.batch_size", "0"}});
+               }),
+               "batch_size");
+  EXPECT_GT(trials.ratio({}, {{"data.workers", "1"}}), 0);
+}
+
+TEST_F(Tune, SpeedsUpABatchOfFourAndItsLockIsObeyed) {
+  const ProgramResult tuned = hearth({"tune", "run.json", "--seconds", "0.5", "--max-batch", "64", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const Json lock = read_json(path("run.lock.json"));
+  EXPECT_EQ(to_text(lock), to_text(parse_json(tuned.out, "stdout")));
+  EXPECT_GE(lock.at("set").at("train.batch_size").as_integer(), 8) << tuned.err;
+  EXPECT_GE(lock.at("receipt").at("guard").size(), 1U);
+  for (const char* part : {"batch", "taken: ", "left alone: only CUDA devices"})
+    EXPECT_PRED2(contains, tuned.err, part);
+  ASSERT_EQ(hearth({"train", "run.json", "--lock", "run.lock.json", "--out", "locked"}).exit_code, 0);
+  const Json resolved = read_json(path("locked/config.json"));
+  EXPECT_EQ(resolved.at("train").at("batch_size").as_integer(), lock.at("set").at("train.batch_size").as_integer());
+}
+
+TEST_F(Tune, LocksOfAnotherMachineVersionOrRunAreRefusedByName) {
+  const LoadedConfig loaded = load_config(config(), {});
+  const TuneResult found{.overrides = {{"train.batch_size", "8"}}, .speed = 2, .decisions = {}};
+  const Json lock = make_lock(loaded, "cpu", found, Json::array());
+  EXPECT_EQ(words_of_lock(lock, loaded, "cpu"), (std::vector<std::string>{"train.batch_size=8"}));
+  const auto message = [&](const Json& changed, const LoadedConfig& of) {
+    return test::error_message<ConfigError>([&] { (void)words_of_lock(changed, of, "cpu"); });
+  };
+  Json other = lock;
+  Json surroundings = other.at("found");
+  Json machine = surroundings.at("machine");
+  other.set("found", surroundings.set("machine", machine.set("processor", "another one")));
+  EXPECT_PRED2(contains, message(other, loaded), "machine.processor was \"another one\" and is ");
+  other = lock;
+  surroundings = other.at("found");
+  Json versions = surroundings.at("versions");
+  other.set("found", surroundings.set("versions", versions.set("hearth", "0.0.9")));
+  EXPECT_PRED2(contains, message(other, loaded), "versions.hearth was \"0.0.9\"");
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)words_of_lock(lock, loaded, "NVIDIA H200"); }),
+               "device was \"cpu\" and is \"NVIDIA H200\"");
+  EXPECT_PRED2(contains, message(lock, load_config(config(), {"model.hidden=[32]"})), "the configuration differs at");
+  EXPECT_PRED2(contains, message(Json::object().set("format", "hearth tune 1"), loaded), "it has no \"found\"");
+  EXPECT_PRED2(contains, message(Json::object(), loaded), "no file of this version");
+  write("other.json", to_text(other));
+  expect_failure(hearth({"train", "run.json", "--lock", "other.json"}), 2, "config", {"hearth was \"0.0.9\""});
+}
+
+}  // namespace
+}  // namespace hearth::train
