@@ -169,13 +169,19 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
   HEARTH_CHECK(ConfigError, std::isfinite(options.weight_decay) && options.weight_decay >= 0,
                "optimizer: weight_decay ", options.weight_decay, "; it is finite and at least 0");
   check_groups(options.groups, names, ranges);
+  for (const ParameterGroup& group : options.groups) {
+    std::string patterns;
+    for (const std::string& pattern : group.match) patterns += (patterns.empty() ? "" : ", ") + pattern;
+    groups_.push_back(patterns);
+  }
+  groups_.emplace_back("*");
 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const FlatParameters::Entry& entry = entries[i];
     // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
     const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.grads().size();
     const bool by_parameter = ranges == Ranges::by_parameter;
-    ParameterRange range{entry.begin, end, 1.0, 0.0, false};
+    ParameterRange range{entry.begin, end, 1.0, 0.0, false, options.groups.size()};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
     const auto group = std::find_if(options.groups.begin(), options.groups.end(),
                                     [&](const auto& g) { return covers(g, entry.name); });
@@ -184,6 +190,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
       range.lr_scale = group->lr_scale;
       range.weight_decay = group->weight_decay.value_or(range.weight_decay);
       chosen = group->adapt;
+      range.group = static_cast<std::size_t>(group - options.groups.begin());
     }
     range.adapts = by_parameter && chosen.value_or(adapts(options.adapt, entry.value.rank(), range.weight_decay));
     range.lr_scale *= scales[i];

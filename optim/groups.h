@@ -68,7 +68,8 @@ struct ParameterRange {
   std::int64_t end;
   double lr_scale;
   double weight_decay;
-  bool adapts;  ///< has a step in proportion to its norm, in LARS and LAMB; a merged range says false
+  bool adapts;            ///< has a step in proportion to its norm, in LARS and LAMB; a merged range says false
+  std::size_t group = 0;  ///< index into UpdatePlan::groups(); of a merged range that of its first parameter
 };
 
 /// Whether neighbours with equal hyper-parameters share a range, or each parameter has its own.
@@ -88,6 +89,8 @@ class HEARTH_API UpdatePlan {
   UpdatePlan(const FlatParameters& parameters, const GroupOptions& options, Ranges ranges = Ranges::merged);
 
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
+  /// The patterns of each group, as "*.bias, *.scale", and last "*" for the parameters that no group matches.
+  const std::vector<std::string>& groups() const { return groups_; }
 
   /// Part of one range, small enough to stay in a core's cache.
   struct Piece {
@@ -122,6 +125,7 @@ class HEARTH_API UpdatePlan {
   void make_tables(Device device);
 
   std::vector<ParameterRange> ranges_;
+  std::vector<std::string> groups_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> tasks_;  // first piece of each task, and the number of pieces
   Tensor piece_table_, first_pieces_, range_table_;

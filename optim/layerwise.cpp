@@ -2,6 +2,7 @@
 // LARS and LAMB.
 #include "optim/layerwise.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -17,10 +18,35 @@ constexpr double no_bound = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
+LayerwiseOptimizer::LayerwiseOptimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options)
+    : Optimizer(parameters, base_lr, options, Ranges::by_parameter),
+      ratios_(Tensor::full({static_cast<std::int64_t>(ranges().size())}, no_ratio, DType::f64,
+                           parameters.values().device())) {}
+
+std::vector<TrustRatios> LayerwiseOptimizer::read_trust_ratios() const {
+  const std::vector<double> ratios = ratios_.to_doubles();
+  std::vector<std::vector<double>> by_group(plan().groups().size());
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    const ParameterRange& range = ranges()[i];
+    if (range.adapts && ratios[i] != no_ratio)
+      by_group[range.group].push_back(std::isfinite(ratios[i]) ? ratios[i] : no_bound);
+  }
+  std::vector<TrustRatios> result;
+  for (std::size_t i = 0; i < by_group.size(); ++i) {
+    std::vector<double>& of_group = by_group[i];
+    if (of_group.empty()) continue;
+    std::sort(of_group.begin(), of_group.end());
+    const std::size_t middle = of_group.size() / 2;
+    const double median = of_group.size() % 2 == 1 ? of_group[middle] : (of_group[middle - 1] + of_group[middle]) / 2;
+    result.push_back({plan().groups()[i], of_group.front(), median, of_group.back()});
+  }
+  return result;
+}
+
 Lars::Lars(FlatParameters& parameters, const LarsOptions& options)
-    : Optimizer(parameters, options.lr,
-                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay, options.adapt},
-                Ranges::by_parameter),
+    : LayerwiseOptimizer(
+          parameters, options.lr,
+          {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay, options.adapt}),
       options_(options),
       coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.momentum > 0 && options.momentum < 1, "lars: momentum ", options.momentum,
@@ -46,14 +72,15 @@ UpdateCells Lars::cells() {
 
 void Lars::update(const UpdateBuffers& on) {
   run_on(on.values.device(), [&](auto& stream) {
-    kernels::lars_update(stream, on, momentum_, coefficients_, {options_.trust, options_.eps, options_.clip_trust});
+    kernels::lars_update(stream, on, momentum_, coefficients_, {options_.trust, options_.eps, options_.clip_trust},
+                         ratios());
   });
 }
 
 Lamb::Lamb(FlatParameters& parameters, const LambOptions& options)
-    : Optimizer(parameters, options.lr,
-                {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay, options.adapt},
-                Ranges::by_parameter),
+    : LayerwiseOptimizer(
+          parameters, options.lr,
+          {options.weight_decay, options.decay_norm_bias, options.groups, options.layer_decay, options.adapt}),
       options_(options),
       coefficients_(parameters.values().device()) {
   HEARTH_CHECK(ConfigError, options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
@@ -93,7 +120,7 @@ void Lamb::update(const UpdateBuffers& on) {
       squares = Tensor::empty({}, DType::f64, on.grads.device());
       kernels::sum_of_squares(stream, all_grads(), 1.0, squares);
     }
-    kernels::lamb_update(stream, on, first_, second_, coefficients_, squares);
+    kernels::lamb_update(stream, on, first_, second_, coefficients_, ratios(), squares);
   });
 }
 

@@ -35,13 +35,21 @@ __device__ Squares norms_of_range(const PlanTables& plan, std::int64_t range, co
   return {std::sqrt(block_reduce<Sum>(values, 0.0)), std::sqrt(block_reduce<Sum>(others, 0.0))};
 }
 
+/// Whether this thread writes what there is once for its range.
+__device__ __forceinline__ bool leads_range(const PlanTables& plan, std::int64_t range) {
+  return threadIdx.x == 0 && blockIdx.x == plan.first_pieces[range] * chunks_a_piece;
+}
+
 template <class T>
 __global__ void square_shares(PlanTables plan, const SgdCoefficients* coefficients, const T* w, const T* g,
-                              Squares* partials) {
+                              Squares* partials, double* ratios) {
   constexpr int count = pack_size<T>;
   const double grad_scale = coefficients->grad_scale;
   double values = 0, grads = 0;
-  walk_chunk<T>(chunk_of_block(plan), [&](std::int64_t at, bool packed) {
+  const Chunk chunk = chunk_of_block(plan);
+  // The second launch writes the ratio, unless it is skipped.
+  if (leads_range(plan, chunk.range)) ratios[chunk.range] = optim::no_ratio;
+  walk_chunk<T>(chunk, [&](std::int64_t at, bool packed) {
     const Upcast<T, count> weight = load_upcast<count>(w + at, packed), gradient = load_upcast<count>(g + at, packed);
     HEARTH_UNROLL
     for (int k = 0; k < count; ++k) {
@@ -56,21 +64,26 @@ __global__ void square_shares(PlanTables plan, const SgdCoefficients* coefficien
 struct LarsTrust {
   LarsConstants constants;
   const Squares* partials;
+  double* ratios;
 
   __device__ double operator()(const PlanTables& plan, std::int64_t range, const SgdCoefficients& coefficients) const {
     const Squares norms = norms_of_range(plan, range, partials);
     const RangeOptions options = options_of(plan, range);
     const double lr = coefficients.lr * options.lr_scale;
-    return lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others);
+    const double trust = lars_trust_of(constants, lr, options.weight_decay, options.adapts, norms.values, norms.others);
+    if (leads_range(plan, range)) ratios[range] = trust;
+    return trust;
   }
 };
 
 template <class T>
 __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coefficients, const double* squares,
-                                   const T* w, const T* g, T* m, T* v, Squares* partials) {
+                                   const T* w, const T* g, T* m, T* v, Squares* partials, double* ratios) {
+  const Chunk chunk = chunk_of_block(plan);
+  // The second launch writes the ratio, unless it is skipped.
+  if (leads_range(plan, chunk.range)) ratios[chunk.range] = optim::no_ratio;
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
-  const Chunk chunk = chunk_of_block(plan);
   const LambRange<T> c =
       lamb_range<T>(*coefficients, options_of(plan, chunk.range).weight_decay, lamb_grad_scale(*coefficients, squares));
   double values = 0, steps = 0;
@@ -96,15 +109,16 @@ __global__ void lamb_moment_shares(PlanTables plan, const LambCoefficients* coef
 
 template <class T, class C>
 __global__ void lamb_shares(PlanTables plan, const LambCoefficients* coefficients, const Squares* partials, T* w,
-                            const T* m, const T* v, C copies) {
+                            const T* m, const T* v, double* ratios, C copies) {
   if (coefficients->skip) return;
   constexpr int count = pack_size<T>;
   const Chunk chunk = chunk_of_block(plan);
   const Squares norms = norms_of_range(plan, chunk.range, partials);
   const RangeOptions options = options_of(plan, chunk.range);
   const LambRange<T> c = lamb_range<T>(*coefficients, options.weight_decay, 1.0);
-  const T length =
-      static_cast<T>(lamb_length(*coefficients, options.lr_scale, options.adapts, norms.values, norms.others));
+  const double ratio = lamb_ratio(*coefficients, options.adapts, norms.values, norms.others);
+  if (leads_range(plan, chunk.range)) ratios[chunk.range] = ratio;
+  const T length = static_cast<T>(coefficients->lr * options.lr_scale * ratio);
   walk_chunk<T>(chunk, [&](std::int64_t at, bool packed) {
     Upcast<T, count> weight = load_upcast<count>(w + at, packed);
     const Upcast<T, count> first = load_upcast<count>(m + at, packed), second = load_upcast<count>(v + at, packed);
@@ -131,18 +145,19 @@ Squares* squares_of(const Tensor& partials) { return reinterpret_cast<Squares*>(
 }  // namespace
 
 void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
-                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants, const Tensor& ratios) {
   const Tensor partials = make_partials(on.plan, on.values.device());
   visit_dtype("lars", on.values.dtype(), FullFloats{}, [&]<class T>() {
     launch(stream, "lars_norms", shape_of(on.plan, bytes_of(on.values, on.grads, partials)), square_shares<T>,
-           tables_of(on.plan), coefficients.at(stream), on.values.data<T>(), on.grads.data<T>(), squares_of(partials));
+           tables_of(on.plan), coefficients.at(stream), on.values.data<T>(), on.grads.data<T>(), squares_of(partials),
+           ratios.data<double>());
     sum_over_ranks(on, partials);
-    launch_sgd<T>(stream, on, moment, coefficients, LarsTrust{constants, squares_of(partials)});
+    launch_sgd<T>(stream, on, moment, coefficients, LarsTrust{constants, squares_of(partials), ratios.data<double>()});
   });
 }
 
 void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
-                 const Staged<LambCoefficients>& coefficients, const Tensor& squares) {
+                 const Staged<LambCoefficients>& coefficients, const Tensor& ratios, const Tensor& squares) {
   const Tensor partials = make_partials(on.plan, on.values.device());
   visit_dtype("lamb", on.values.dtype(), FullFloats{}, [&]<class T>() {
     T* const w = on.values.data<T>();
@@ -151,11 +166,12 @@ void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& fi
     launch(stream, "lamb_moments",
            shape_of(on.plan, bytes_of(on.values, on.grads, partials) + 2 * bytes_of(first, second)),
            lamb_moment_shares<T>, tables_of(on.plan), coefficients.at(stream),
-           squares.defined() ? squares.data<double>() : nullptr, w, on.grads.data<T>(), m, v, squares_of(partials));
+           squares.defined() ? squares.data<double>() : nullptr, w, on.grads.data<T>(), m, v, squares_of(partials),
+           ratios.data<double>());
     sum_over_ranks(on, partials);
     with_copies<T>(stream, on.copies, [&]<class C>(const C& places) {
       launch(stream, "lamb_update", shape_of(on.plan, bytes_of(first, second) + bytes_of_update(on)), lamb_shares<T, C>,
-             tables_of(on.plan), coefficients.at(stream), squares_of(partials), w, m, v, places);
+             tables_of(on.plan), coefficients.at(stream), squares_of(partials), w, m, v, ratios.data<double>(), places);
     });
   });
 }

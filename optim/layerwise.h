@@ -32,6 +32,23 @@ struct LarsOptions {
   LayerDecay layer_decay = {};
 };
 
+/// In place of a ratio where there is none.
+inline constexpr double no_ratio = -1;
+
+/// Optimizers that keep the ratio of norms which each parameter's last step had.
+class HEARTH_API LayerwiseOptimizer : public Optimizer {
+ public:
+  std::vector<TrustRatios> read_trust_ratios() const override;
+
+ protected:
+  LayerwiseOptimizer(FlatParameters& parameters, double base_lr, const GroupOptions& options);
+  /// f64 [ranges], where the parameters are: what the update writes. Negative: nothing.
+  const Tensor& ratios() const { return ratios_; }
+
+ private:
+  Tensor ratios_;
+};
+
 /// g = scale * grad + decay * w; r = trust * |w| / (|scale * grad| + decay * |w| + eps), 1 where a norm is zero;
 /// m = momentum * m + r g; w -= lr * m. Norms are those of one parameter, in f64. A parameter whose gradient's norm is
 /// not finite - in f64, if its squares are not - becomes NaN.
@@ -43,7 +60,7 @@ struct LarsOptions {
 /// "unscaled" momentum). With clip_trust r is min(r / lr, 1), so that r itself is the learning rate where it is the
 /// smaller one (LARC, of NVIDIA's Apex); also the r = 1 of a norm that is zero, as in timm, so that such a parameter
 /// has a rate of at most 1 (in Apex it keeps lr).
-class HEARTH_API Lars : public Optimizer {
+class HEARTH_API Lars : public LayerwiseOptimizer {
  public:
   /// ConfigError unless momentum is in (0, 1), trust above 0 and eps at least 0.
   Lars(FlatParameters& parameters, const LarsOptions& options);
@@ -85,7 +102,7 @@ struct LambOptions {
 /// together after grad_scale: the normalisation of NVIDIA's FusedLAMB (Apex; 1 is its default). If n is not finite -
 /// for f64 gradients, if their squares are not - all weights become NaN. One more pass over the gradients, unless
 /// clipping or loss scaling has made it.
-class HEARTH_API Lamb : public Optimizer {
+class HEARTH_API Lamb : public LayerwiseOptimizer {
  public:
   /// ConfigError unless beta1 and beta2 are in [0, 1), eps (in the type of the weights too) and max_grad_norm are above
   /// 0, and 0 <= norm_min <= norm_max with norm_max above 0.
@@ -117,17 +134,18 @@ struct LarsConstants {
   bool clip;
 };
 
-/// One pass for the norms of values and gradients, one for the weights.
+/// One pass for the norms of values and gradients, one for the weights. `ratios`, f64 [ranges] there, receives the
+/// factor on each range's gradient and decay; -1 if the update is skipped.
 void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
-                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants, const Tensor& ratios);
 void lars_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
-                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants);
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants, const Tensor& ratios);
 
 /// One pass for the moments and the norms, one for the weights. `squares`, f64 [1] there, is the sum over all
-/// gradients; undefined where they are not normalised.
+/// gradients; undefined where they are not normalised. `ratios` receives each range's ratio of norms.
 void lamb_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
-                 const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
+                 const Staged<LambCoefficients>& coefficients, const Tensor& ratios, const Tensor& squares = {});
 void lamb_update(cuda::Stream& stream, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
-                 const Staged<LambCoefficients>& coefficients, const Tensor& squares = {});
+                 const Staged<LambCoefficients>& coefficients, const Tensor& ratios, const Tensor& squares = {});
 
 }  // namespace hearth::kernels

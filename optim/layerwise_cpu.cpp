@@ -56,10 +56,14 @@ std::vector<double> norms_of_ranges(const UpdateBuffers& on, std::vector<double>
   return norms;
 }
 
+void keep_ratios(const Tensor& to, const std::vector<double>& ratios) {
+  std::copy(ratios.begin(), ratios.end(), to.data<double>());
+}
+
 }  // namespace
 
 void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& moment,
-                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants) {
+                 const Staged<SgdCoefficients>& coefficients, const LarsConstants& constants, const Tensor& ratios) {
   std::vector<double> of_values(on.plan.piece_count()), of_grads(on.plan.piece_count());
   visit_dtype("lars", on.values.dtype(), FullFloats{}, [&]<class T>() {
     const T* w = on.values.data<T>();
@@ -78,12 +82,14 @@ void lars_update(cpu::Stream& stream, const UpdateBuffers& on, const Tensor& mom
     trust.push_back(lars_trust_of(constants, coefficients.value().lr * range.lr_scale, range.weight_decay, range.adapts,
                                   value_norms[i], grad_norms[i]));
   }
+  keep_ratios(ratios, coefficients.value().skip ? std::vector<double>(trust.size(), optim::no_ratio) : trust);
   sgd_update(stream, on, moment, coefficients, trust);
 }
 
 void lamb_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, const Tensor& second,
-                 const Staged<LambCoefficients>& staged, const Tensor& squares) {
+                 const Staged<LambCoefficients>& staged, const Tensor& ratios, const Tensor& squares) {
   const LambCoefficients& coefficients = staged.value();
+  keep_ratios(ratios, std::vector<double>(on.plan.ranges().size(), optim::no_ratio));
   if (coefficients.skip) return;
   const double grad_scale = lamb_grad_scale(coefficients, squares.defined() ? squares.data<double>() : nullptr);
   visit_dtype("lamb", on.values.dtype(), FullFloats{}, [&]<class T>() {
@@ -102,10 +108,13 @@ void lamb_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& first, con
     });
     const std::vector<double> value_norms = norms_of_ranges(on, of_values);
     const std::vector<double> step_norms = norms_of_ranges(on, of_steps);
+    std::vector<double> ratio;
+    for (std::size_t i = 0; i < value_norms.size(); ++i)
+      ratio.push_back(lamb_ratio(coefficients, on.plan.ranges()[i].adapts, value_norms[i], step_norms[i]));
+    keep_ratios(ratios, ratio);
     on.plan.for_each_piece([&](const optim::UpdatePlan::Piece& piece) {
       const optim::ParameterRange& range = on.plan.ranges()[piece.range];
-      const double step =
-          lamb_length(coefficients, range.lr_scale, range.adapts, value_norms[piece.range], step_norms[piece.range]);
+      const double step = coefficients.lr * range.lr_scale * ratio[piece.range];
       HEARTH_ISA_CALL(lamb_apply<T>, w + piece.begin, m + piece.begin, v + piece.begin, piece.end - piece.begin,
                       static_cast<T>(step), lamb_range<T>(coefficients, range.weight_decay, grad_scale));
       copy_piece(on.values, on.copies, piece.begin, piece.end);

@@ -45,6 +45,12 @@ struct UpdateBuffers {
 
 class Ema;
 
+/// Of the parameters of one group whose steps are set by norms: the factors on these steps.
+struct TrustRatios {
+  std::string group;        ///< as UpdatePlan::groups() has it
+  double min, median, max;  ///< infinite where a ratio is not finite
+};
+
 class HEARTH_API Optimizer {
  public:
   virtual ~Optimizer();
@@ -109,6 +115,10 @@ class HEARTH_API Optimizer {
   /// sums that are added up over the ranks. An optimizer of one's own says so, too.
   virtual bool can_shard() const { return false; }
 
+  /// The ratios of the last update by group, groups without any left out; empty before the first update and after one
+  /// that was skipped, and for optimizers that set no step by norms. Waits for the device.
+  virtual std::vector<TrustRatios> read_trust_ratios() const { return {}; }
+
   /// Registers the step count and what make_moment() made.
   virtual void register_state(State& state);
 
@@ -122,6 +132,7 @@ class HEARTH_API Optimizer {
 
   /// ConfigError, naming `op`, unless eps is above 0 and stays so, and finite, in the type of the values.
   void check_eps(const char* op, double eps) const;
+  const UpdatePlan& plan() const { return plan_; }
   /// All gradients, also where ranks update a part each.
   const Tensor& all_grads() const { return parameters_->grads(); }
   /// Makes a member zeros of the shape and type of the flat values, or of this rank's part of them, where they are, and

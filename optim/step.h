@@ -154,14 +154,15 @@ HEARTH_ALWAYS_INLINE AdamState<T> lamb_moments(AdamState<T> state, T g, const La
   return {state.w, c.beta1 * state.m + c.one_minus_beta1 * d, c.beta2 * state.v + c.one_minus_beta2 * d * d};
 }
 
-/// What LAMB multiplies a range's direction with; the norms are those of its values and of the direction.
-HEARTH_ALWAYS_INLINE double lamb_length(const LambCoefficients& coefficients, double lr_scale, bool adapts,
-                                        double value_norm, double step_norm) {
+/// LAMB's ratio of norms, those of a range's values and of its direction; times the learning rate it is what the
+/// direction is multiplied with.
+HEARTH_ALWAYS_INLINE double lamb_ratio(const LambCoefficients& coefficients, bool adapts, double value_norm,
+                                       double step_norm) {
   const double raised = value_norm < coefficients.norm_min ? coefficients.norm_min : value_norm;
   const double phi = raised > coefficients.norm_max ? coefficients.norm_max : raised;
   const bool has_norms = phi > 0 && step_norm > 0;
   const double ratio = adapts && has_norms ? phi / step_norm : 1.0;
-  return coefficients.lr * lr_scale * (ratio > coefficients.longest ? coefficients.longest : ratio);
+  return ratio > coefficients.longest ? coefficients.longest : ratio;
 }
 
 /// LARS's factor on gradient and decay of a range; the norms are those of its values and of its scaled gradients, lr is

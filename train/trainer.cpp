@@ -19,6 +19,7 @@
 #include "train/memory/step_memory.h"
 #include "train/profile/trace/traced_steps.h"
 #include "train/report/report.h"
+#include "train/report/trust_ratios.h"
 #include "train/signals.h"
 #include "train/step/agreement.h"
 #include "train/step/captured_step.h"
@@ -439,6 +440,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   if (session_.grad_norm >= 0) record.set("grad_norm", session_.grad_norm);
   if (session_.loss_scale)
     record.set("loss_scale", session_.loss_scale_now.scale).set("skipped_steps", session_.loss_scale_now.skipped);
+  write_trust_ratios(record, *session_.optimizer);
   record.set("throughput", now.images_per_second).set("unit", now.unit);
   record.set("phase_seconds", to_json(phases));
   write_input(record, input_.use());

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/grad_scaler.h"
 #include "optim/registry.h"
 #include "tests/optim/toy_parameters.h"
 #include "tests/support/error_message.h"
@@ -35,7 +36,8 @@ struct Layer {
   Numbers w, g;
   Numbers m = Numbers(w.size(), 0.0), v = Numbers(w.size(), 0.0);
   bool adapts;
-  double decay;  ///< beta of LARS, lambda of LAMB
+  double decay;      ///< beta of LARS, lambda of LAMB
+  double ratio = 1;  ///< of norms, in the last step
 };
 
 struct Step {
@@ -59,6 +61,7 @@ struct LarsForm {
       local = trust * of_w / (of_g + layer.decay * of_w + eps);
     }
     if (layer.adapts && clip) local = std::min(local / step.lr, 1.0);
+    layer.ratio = local;
     for (std::size_t i = 0; i < layer.w.size(); ++i) {
       const double change = local * (layer.g[i] + layer.decay * layer.w[i]);
       if (lr_in_momentum) {
@@ -90,6 +93,7 @@ struct LambForm {
     }
     const double phi = std::min(std::max(norm(layer.w), norm_min), norm_max), of_u = norm(u);
     const double ratio = layer.adapts && phi > 0 && of_u > 0 ? std::min(phi / of_u, longest) : 1.0;
+    layer.ratio = ratio;
     for (std::size_t i = 0; i < u.size(); ++i) layer.w[i] -= step.lr * ratio * u[i];
   }
 };
@@ -143,6 +147,22 @@ const Case cases[] = {
      LarsForm{}, 0.05, false, true},
 };
 
+/// The optimizer's ratios are those of the layers that adapt.
+void expect_ratios(const optim::Optimizer& optimizer, const std::vector<Layer>& layers) {
+  Numbers expected;
+  for (const Layer& layer : layers)
+    if (layer.adapts) expected.push_back(layer.ratio);
+  std::sort(expected.begin(), expected.end());
+  const std::vector<optim::TrustRatios> found = optimizer.read_trust_ratios();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].group, "*");
+  const std::size_t middle = expected.size() / 2;
+  const double median = expected.size() % 2 == 1 ? expected[middle] : (expected[middle - 1] + expected[middle]) / 2;
+  EXPECT_NEAR(found[0].min, expected.front(), 1e-12 * std::abs(expected.front()));
+  EXPECT_NEAR(found[0].median, median, 1e-12 * std::abs(median));
+  EXPECT_NEAR(found[0].max, expected.back(), 1e-12 * std::abs(expected.back()));
+}
+
 class LayerwiseForms : public testing::TestWithParam<std::tuple<Case, Device>> {};
 
 TEST_P(LayerwiseForms, ThousandStepsMatchTheAlgorithm) {
@@ -177,6 +197,7 @@ TEST_P(LayerwiseForms, ThousandStepsMatchTheAlgorithm) {
     for (std::size_t i = 0; i < expected.size(); ++i)
       ASSERT_NEAR(found[i], expected[i], 1e-12 * std::max(1.0, std::abs(expected[i])))
           << "step " << step + 1 << " element " << i;
+    ASSERT_NO_FATAL_FAILURE(expect_ratios(*optimizer, layers)) << "step " << step + 1;
   }
 }
 
@@ -295,6 +316,61 @@ TEST_P(LayerwiseOnDevices, GradientsBeyondTheBoundLoseTheirSize) {
     return toy.values();
   };
   EXPECT_EQ(after(1024), after(1048576));
+}
+
+TEST_P(LayerwiseOnDevices, RatiosAreSortedByGroup) {
+  const std::vector<optim::ParameterGroup> groups{{.match = {"first.*"}, .adapt = true},
+                                                  {.match = {"second.*"}, .adapt = false}};
+  test::ToyParameters toy(DType::f64, GetParam()), rest(DType::f64, GetParam());
+  // 12 elements and 3; ratios do not depend on their number.
+  optim::Lars lars(toy.flat(), {.trust = 0.5, .eps = 0, .groups = groups});
+  EXPECT_TRUE(lars.read_trust_ratios().empty()) << "before the first step";
+  toy.flat().entries()[0].value.fill_(4);
+  toy.flat().entries()[1].value.fill_(2);
+  toy.fill_gradients(0.5);
+  lars.step(0.125);
+  const std::vector<optim::TrustRatios> found = lars.read_trust_ratios();
+  ASSERT_EQ(found.size(), 1u) << "a group that does not adapt has none, nor has the empty rest";
+  EXPECT_EQ(found[0].group, "first.*");
+  EXPECT_NEAR(found[0].min, 2, 1e-14);
+  EXPECT_NEAR(found[0].median, 3, 1e-14);
+  EXPECT_NEAR(found[0].max, 4, 1e-14);
+  optim::Lamb lamb(rest.flat(), {.adapt = optim::Adapt::all, .groups = {{.match = {"*.bias", "first.*"}}}});
+  rest.fill_gradients(0.5);
+  lamb.step(0.125);
+  ASSERT_EQ(lamb.read_trust_ratios().size(), 2u);
+  EXPECT_EQ(lamb.read_trust_ratios()[0].group, "*.bias, first.*");
+  EXPECT_EQ(lamb.read_trust_ratios()[1].group, "*");
+}
+
+// A step that was skipped has none, as a run that was resumed after it knows of none.
+TEST_P(LayerwiseOnDevices, ASkippedStepHasNoRatios) {
+  for (const char* text : {R"({"type": "lars"})", R"({"type": "lamb"})"}) {
+    test::ToyParameters toy(DType::f32, GetParam());
+    const auto optimizer = optim::optimizers().make(parse_json(text, "test"), toy.flat());
+    optim::GradScaler scale(toy.flat(), {}, {});
+    for (const double gradient : {1.0, infinity, 1.0}) {
+      toy.flat().zero_grads();
+      toy.fill_gradients(gradient);
+      optimizer->begin_step(0.1);
+      scale.begin_step(*optimizer, nullptr, 1);
+      scale.check_found_inf(*optimizer, nullptr, 0, {}, {});
+      optimizer->apply();
+      EXPECT_EQ(optimizer->read_trust_ratios().size(), std::isfinite(gradient) ? 1u : 0u) << text << gradient;
+    }
+  }
+}
+
+TEST_P(LayerwiseOnDevices, ARatioThatIsNotFiniteIsTheLargest) {
+  test::ToyParameters toy(DType::f64, GetParam());
+  optim::Lars lars(toy.flat(), {.trust = 0.1});
+  toy.fill_gradients(0.5);
+  grad_of(toy.flat().entries()[0].value).fill_(std::nan(""));
+  lars.step(0.01);
+  const std::vector<optim::TrustRatios> found = lars.read_trust_ratios();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(std::isfinite(found[0].min));
+  EXPECT_EQ(found[0].max, infinity);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LayerwiseOnDevices, testing::Values(Device{}, Device{DeviceType::cuda, 0}),

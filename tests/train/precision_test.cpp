@@ -483,5 +483,30 @@ TEST(Precision, MetricsTellTheScaleAndTheSkippedSteps) {
   EXPECT_EQ(scales, (std::vector<double>{131072, 262144}));
 }
 
+TEST(TrustRatios, AreInTrainingLinesByGroup) {
+  const test::TempDir folder;
+  const auto lines = [&](const std::string& optimizer) {
+    std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16, 16]}, "data": {"type": "digits"},
+      "optimizer": )" << optimizer << R"(, "train": {"steps": 4, "batch_size": 16},
+      "log": {"every_steps": 2, "report": false}})";
+    EXPECT_EQ(test::run_program({test::hearth_program(), "train", "run.json"}, folder.path()).exit_code, 0);
+    std::vector<Json> found;
+    for (const Json& record : read_metrics(folder / "runs/run/metrics.jsonl"))
+      if (record.at("split").as_string() == "train") found.push_back(record);
+    std::filesystem::remove_all(folder / "runs");
+    return found;
+  };
+  const std::vector<Json> lamb = lines(R"({"type": "lamb", "adapt": "all", "trust_clip": true,
+    "groups": [{"type": "by_name", "match": ["*.bias"]}]})");
+  ASSERT_EQ(lamb.size(), 2u);
+  for (const Json& record : lamb)
+    for (const char* group : {"*.bias", "*"}) {
+      const Json& of = record.at("trust_ratio").at(group);
+      const double min = of.at("min").as_number(), median = of.at("median").as_number(), max = of.at("max").as_number();
+      EXPECT_TRUE(0 < min && min <= median && median <= max && max <= 1) << to_text(record);
+    }
+  for (const Json& record : lines(R"({"type": "sgd", "lr": 0.1})")) EXPECT_EQ(record.find("trust_ratio"), nullptr);
+}
+
 }  // namespace
 }  // namespace hearth::train::precision_test

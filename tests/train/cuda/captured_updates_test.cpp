@@ -3,8 +3,10 @@
 // that count. Replayed steps give the bits of eager ones.
 #include <gtest/gtest.h>
 
+#include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "tests/train/precision_session.h"
+#include "train/report/trust_ratios.h"
 
 namespace hearth::train::captured_updates_test {
 namespace {
@@ -24,6 +26,7 @@ class CudaCapturedUpdates : public testing::Test {
     std::string weights, state;
     double loss = 0;
     std::int64_t nodes = 0;
+    std::string ratios;  // of the last step
   };
   Outcome after(const test::PrecisionRun& run, bool captured) {
     const auto session = run.session(folder_);
@@ -39,8 +42,10 @@ class CudaCapturedUpdates : public testing::Test {
     }
     session->read_interval();
     EXPECT_EQ(replay->unsupported_reason(), "");
+    Json record = Json::object();
+    write_trust_ratios(record, *session->optimizer);
     return {session->model_state.hash(), session->training_state.hash(), session->position.interval.loss_sum,
-            replay->nodes()};
+            replay->nodes(), to_text(record)};
   }
   void expect_same_bits(const test::PrecisionRun& run) {
     const Outcome eager = after(run, false), replayed = after(run, true);
@@ -63,6 +68,17 @@ TEST_F(CudaCapturedUpdates, FormsOfLarsAndLamb) {
       if (scaled) run.level = "O2", run.dtype = "f16";
       expect_same_bits(run);
     }
+}
+
+TEST_F(CudaCapturedUpdates, TrustRatiosOfReplayedSteps) {
+  for (const char* optimizer : {R"({"type": "lars", "lr": 0.5})", R"({"type": "lamb"})"}) {
+    test::PrecisionRun run = plain(), on_cpu = plain();
+    run.optimizer = on_cpu.optimizer = optimizer;
+    const Outcome eager = after(run, false), replayed = after(run, true);
+    EXPECT_GT(replayed.nodes, 0);
+    EXPECT_EQ(replayed.ratios, eager.ratios);
+    EXPECT_PRED2(test::contains, replayed.ratios, R"({"trust_ratio":{"*":{"min":)");
+  }
 }
 
 TEST_F(CudaCapturedUpdates, BatchesWeighByTheLabelsThatCount) {
