@@ -44,10 +44,13 @@ class LabelledBatches : public BatchMaker {
   }
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t index) const override {
     if (buckets_) return buckets_->samples_of(epoch, index);
-    if (options_.shuffle) return (*plan_at(epoch))[static_cast<std::size_t>(index)];
-    const std::int64_t first = index * options_.batch_size;
+    const auto plan = options_.shuffle ? plan_at(epoch) : nullptr;
+    const std::int64_t first = options_.batch_size * (plan ? plan->batches[static_cast<std::size_t>(index)] : index);
     std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(options_.batch_size, set_.size() - first)));
-    std::iota(samples.begin(), samples.end(), first);
+    if (plan)
+      std::copy_n(plan->order.begin() + first, samples.size(), samples.begin());
+    else
+      std::iota(samples.begin(), samples.end(), first);
     return samples;
   }
   std::int64_t length_of(std::int64_t sample) const override { return set_.length_of(sample); }
@@ -70,24 +73,23 @@ class LabelledBatches : public BatchMaker {
   }
 
  private:
-  using Plan = std::vector<std::vector<std::int64_t>>;  // the samples of each batch
+  struct Plan {
+    std::vector<std::int64_t> order;    // of all samples
+    std::vector<std::int64_t> batches;  // which stretch of `order` each batch is
+  };
 
   ByEpoch<Plan>::Pointer plan_at(std::int64_t epoch) const {
     return plans_.of(epoch, [&] { return plan_of(static_cast<std::uint64_t>(epoch)); });
   }
 
   Plan plan_of(std::uint64_t epoch) const {
-    std::vector<std::int64_t> order = shuffled_order(set_.size(), options_.seed, epoch);
-    order.resize(static_cast<std::size_t>(samples_per_epoch()));
-    const auto size = static_cast<std::int64_t>(order.size()), stretch = options_.batch_size * batches_sorted;
-    for (std::int64_t first = 0; first < size; first += stretch)
-      std::stable_sort(order.begin() + first, order.begin() + std::min(first + stretch, size),
-                       [&](std::int64_t a, std::int64_t b) { return set_.length_of(a) < set_.length_of(b); });
-    Plan plan;
-    for (const std::int64_t batch : shuffled_order(per_epoch_, options_.seed + 1, epoch)) {
-      const std::int64_t first = batch * options_.batch_size;
-      plan.emplace_back(order.begin() + first, order.begin() + std::min(first + options_.batch_size, size));
-    }
+    Plan plan{shuffled_order(set_.size(), options_.seed, epoch), shuffled_order(per_epoch_, options_.seed + 1, epoch)};
+    const LengthOf length = [&](std::int64_t sample) { return set_.length_of(sample); };
+    LengthSort sort(length);
+    const std::span order(plan.order.data(), static_cast<std::size_t>(samples_per_epoch()));
+    const auto stretch = static_cast<std::size_t>(options_.batch_size * batches_sorted);
+    for (std::size_t first = 0; first < order.size(); first += stretch)
+      sort(order.subspan(first, std::min(stretch, order.size() - first)));
     return plan;
   }
 

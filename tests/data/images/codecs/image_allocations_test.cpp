@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that decoding and transforms ask for in steady state: none. What libjpeg-turbo, libpng and libwebp take by
-// malloc() for each image is theirs. A sanitizer has an allocator of its own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// malloc() for each image is theirs.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -16,23 +13,8 @@
 #include "data/libraries.h"
 #include "data/loading/order.h"
 #include "data/source/source_bytes.h"
+#include "tests/data/memory_requests.h"
 #include "tests/support/places.h"
-
-namespace {
-thread_local long requests = 0;
-}  // namespace
-
-// g++ 12 takes an inlined delete for free() of what new gave.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
-void* operator new(std::size_t size) {
-  ++requests;
-  void* const memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace hearth::data {
 namespace {
@@ -80,6 +62,7 @@ class Worker {
 };
 
 TEST(ImageAllocations, NoneForASampleAfterTheFirstOnes) {
+  if (!test::counts_memory_requests) GTEST_SKIP() << "a sanitizer has an allocator of its own";
   if (!HEARTH_HAS_JPEG || !HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libjpeg-turbo or libpng";
   for (const std::string name : {"420.jpg", "progressive.jpg", "cmyk.jpg", "orientation_6.jpg", "rgb.png", "alpha.png",
                                  "rgb.bmp", "lossy.webp", "lossy_alpha.webp"}) {
@@ -87,16 +70,15 @@ TEST(ImageAllocations, NoneForASampleAfterTheFirstOnes) {
     for (const bool training : {true, false}) {
       Worker worker(name, training);
       for (std::uint32_t sample = 0; sample < 200; ++sample) worker.prepare(sample);
-      const long before = requests;
+      const long before = test::memory_requests();
       for (std::uint32_t sample = 0; sample < 200; ++sample) worker.prepare(sample);
-      EXPECT_EQ(requests - before, 0) << name;
+      EXPECT_EQ(test::memory_requests() - before, 0) << name;
     }
   }
-  const long before = requests;
+  const long before = test::memory_requests();
   const std::vector<int> counted(100);
-  EXPECT_EQ(requests - before, 1) << "the counter counts";
+  EXPECT_EQ(test::memory_requests() - before, 1) << "the counter counts";
 }
 
 }  // namespace
 }  // namespace hearth::data
-#endif
