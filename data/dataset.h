@@ -23,8 +23,18 @@ struct Warnings {
   std::vector<std::string> first;  ///< the first 20 sequences
 
   void add(const std::string& text) {
-    if (++count <= 20) first.push_back(text);
+    ++count;
+    if (first.size() < max_first) first.push_back(text);
   }
+  /// Those of another part behind these.
+  void add(const Warnings& more) {
+    count += more.count;
+    for (const std::string& text : more.first)
+      if (first.size() < max_first) first.push_back(text);
+  }
+
+ private:
+  static constexpr std::size_t max_first = 20;
 };
 
 /// What to do about a fault in the data: DataError, or a counted warning.

@@ -15,11 +15,6 @@
 namespace hearth::data {
 namespace {
 
-void append(Warnings& all, const Warnings& further) {
-  for (const std::string& text : further.first) all.add(text);
-  all.count += further.count - static_cast<std::int64_t>(further.first.size());
-}
-
 void widen(Range& range, int value, bool is_first) {
   range.least = is_first ? value : std::min(range.least, value);
   range.greatest = is_first ? value : std::max(range.greatest, value);
@@ -101,8 +96,8 @@ Inspection inspect(const ImageDataset& dataset, std::int64_t most) {
   count_labels(dataset, inspection);
   const std::int64_t count = most < 0 ? dataset.size() : std::min(most, dataset.size());
   read_pixels(dataset, count, inspection);
-  append(inspection.problems, dataset.unreadable());
-  append(inspection.warnings, dataset.warnings());
+  inspection.problems.add(dataset.unreadable());
+  inspection.warnings.add(dataset.warnings());
   return inspection;
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "data/packing/pack_folder.h"
+#include "data/text/batches/pair_limits.h"
 #include "data/text/text_parts.h"
 #include "data/text/token_writer.h"
 #include "data/text/tokenize_file.h"
@@ -44,14 +45,14 @@ constexpr const char* unfinished_name = "unfinished-pack";
 /// for a part of this one.
 void begin_folder(const std::string& folder, const Tokenizer& tokenizer, const Tokenizer* source_tokenizer) {
   make_directories(folder);
-  remove_leftovers(folder, {unfinished_name, "tokenizer.json", "source_tokenizer.json"});
+  remove_leftovers(folder, {unfinished_name, "tokenizer.json", "source_tokenizer.json", left_out_name});
   HEARTH_CHECK(UsageError, file_exists(fs::path(folder) / unfinished_name) || list_directory(folder).empty(), folder,
                ": is not empty; remove the folder, or name another");
   write_file_synced(fs::path(folder) / unfinished_name, "");
   for (const char* part : part_names)
     for (const char* ending : {".tokens", ".source.tokens", ".target.tokens"})
       remove_file(fs::path(folder) / (std::string(part) + ending));
-  for (const char* name : {"source_tokenizer.json", whole_name}) remove_file(fs::path(folder) / name);
+  for (const char* name : {"source_tokenizer.json", whole_name, left_out_name}) remove_file(fs::path(folder) / name);
   write_tokenizer(tokenizer, (fs::path(folder) / "tokenizer.json").string());
   if (source_tokenizer != nullptr && source_tokenizer->digest() != tokenizer.digest())
     write_tokenizer(*source_tokenizer, (fs::path(folder) / "source_tokenizer.json").string());
@@ -108,13 +109,55 @@ void write_splits(const TextData& options, const Part& part, const std::string& 
   files.push_back(write_range(tokens, 0, cut, path_in(folder, "train.tokens")));
 }
 
+/// Those of the pairs that a run takes. The characters of a part of the sequences nobody wrote down.
+void write_pairs(const ParallelTextData& options, const Part& part, const std::vector<std::int64_t>& pairs,
+                 const std::string& name, const std::string& folder, std::vector<PackedFile>& files) {
+  PairsWithin within =
+      pairs_within(*part.source, *part.target, pairs, pair_options(options), options.on_long == OnFault::skip);
+  const bool is_whole = static_cast<std::int64_t>(within.pairs.size()) == part.target->sequences();
+  for (const auto& [tokens, side] :
+       {std::pair{part.target.get(), ".target.tokens"}, {part.source.get(), ".source.tokens"}})
+    files.push_back(write_sequences(*tokens, within.pairs, path_in(folder, name + side),
+                                    is_whole ? tokens->meaning().characters : 0));
+  Warnings left_out = part.left_out;
+  left_out.add(within.left_out);
+  files.back().left_out.count = left_out.count;
+  files[files.size() - 2].left_out = std::move(left_out);
+}
+
 void write_splits(const ParallelTextData& options, const Part& part, const std::string& folder,
                   std::vector<PackedFile>& files) {
   const HeldOutSequences held = hold_out_sequences(options, part.target->sequences(), part.target->source());
-  for (const auto& [name, pairs] : {std::pair{"valid", &held.held_out}, {"train", &held.rest}}) {
-    files.push_back(write_sequences(*part.target, *pairs, path_in(folder, join_text(name, ".target.tokens"))));
-    files.push_back(write_sequences(*part.source, *pairs, path_in(folder, join_text(name, ".source.tokens"))));
-  }
+  write_pairs(options, {part.source, part.target, {}}, held.held_out, "valid", folder, files);
+  write_pairs(options, part, held.rest, "train", folder, files);
+}
+
+std::vector<std::int64_t> all_of(const Tokens& tokens) {
+  std::vector<std::int64_t> every(static_cast<std::size_t>(tokens.sequences()));
+  std::iota(every.begin(), every.end(), std::int64_t{0});
+  return every;
+}
+
+void write_part(const TextData&, const Part& part, const std::string& name, const std::string& folder,
+                std::vector<PackedFile>& files) {
+  files.push_back(write_sequences(*part.target, all_of(*part.target), path_in(folder, name + ".tokens"),
+                                  part.target->meaning().characters));
+}
+
+void write_part(const ParallelTextData& options, const Part& part, const std::string& name, const std::string& folder,
+                std::vector<PackedFile>& files) {
+  write_pairs(options, part, all_of(*part.target), name, folder, files);
+}
+
+/// Tells runs of what the pack left out.
+void write_left_out(const std::vector<PackedFile>& files, const std::string& folder) {
+  Json all = Json::object();
+  for (const char* part : part_names)
+    for (const PackedFile& file : files)
+      if (!file.left_out.first.empty() && file.path == path_in(folder, join_text(part, ".target.tokens")))
+        all.set(part,
+                Json::object().set("count", file.left_out.count).set("first", Json::array_of(file.left_out.first)));
+  if (all.size() > 0) write_file_synced(path_in(folder, left_out_name), to_text(all, 1) + "\n");
 }
 
 /// What is in memory, or was packed before.
@@ -123,22 +166,15 @@ std::vector<PackedFile> pack_parts(const T& options, const std::string& folder) 
   const Parts all = parts_of(options);
   begin_folder(folder, *all.tokenizer, all.source_tokenizer.get());
   std::vector<PackedFile> files;
-  const auto write = [&](const TokensPointer& tokens, const std::string& name) {
-    if (!tokens) return;
-    std::vector<std::int64_t> every(static_cast<std::size_t>(tokens->sequences()));
-    std::iota(every.begin(), every.end(), std::int64_t{0});
-    files.push_back(write_sequences(*tokens, every, path_in(folder, name), tokens->meaning().characters));
-  };
   const bool holds_out = !all.parts[1].target && options.valid_fraction > 0;
   for (const std::size_t i : {2, 1, 0}) {
     if (i == 0 && holds_out) {
       write_splits(options, all.parts[0], folder, files);
       continue;
     }
-    const std::string name = part_names[i];
-    write(all.parts[i].target, name + (all.parts[i].source ? ".target.tokens" : ".tokens"));
-    write(all.parts[i].source, name + ".source.tokens");
+    if (all.parts[i].target) write_part(options, all.parts[i], part_names[i], folder, files);
   }
+  write_left_out(files, folder);
   return files;
 }
 

@@ -108,10 +108,9 @@ Splits splits_of(const TextData& options, const Parts& all) {
 }
 
 Splits splits_of(const ParallelTextData& options, const Parts& all) {
-  const PairOptions pair_options{options.tokens_per_batch, options.buckets, options.multiple, options.longest};
   const auto pairs_of = [&](const Part& part, std::vector<std::int64_t> pairs) -> DatasetPointer {
-    return text_pairs(all.source_tokenizer, part.source, all.tokenizer, part.target, std::move(pairs), pair_options,
-                      options.on_long == OnFault::skip);
+    return text_pairs(all.source_tokenizer, part.source, all.tokenizer, part.target, std::move(pairs),
+                      pair_options(options), options.on_long == OnFault::skip, part.left_out);
   };
   Splits splits;
   std::array<DatasetPointer*, 3> places{&splits.train, &splits.valid, &splits.test};

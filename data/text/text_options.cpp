@@ -56,6 +56,9 @@ void describe(Fields<ParallelTextData>& fields) {
   fields.integer("longest", &ParallelTextData::longest, {.min = 2, .max = 1 << 16}, "The most ids a line may be.");
   fields.choice("on_long", &ParallelTextData::on_long, {{"fail", OnFault::fail}, {"skip", OnFault::skip}},
                 "Longer lines: stop, or leave them out and count a warning.");
+  fields.number("max_ratio", &ParallelTextData::max_ratio, {.min = 1},
+                "Pairs whose longer side has more than so many times the ids of the other one are left out and counted "
+                "as warnings. null: none.");
   fields.component("tokenizer", &ParallelTextData::tokenizer, tokenizers(),
                    "Of the translations, and of both sides where there is no other; null for characters.");
   fields.component("source_tokenizer", &ParallelTextData::source_tokenizer, tokenizers(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct ParallelTextData : DataOptions, TextFiles {
   std::int64_t multiple = 8;
   std::int64_t longest = 256;
   OnFault on_long = OnFault::fail;  ///< of lines of more ids than may be
+  std::optional<double> max_ratio = std::nullopt;
   Tokenizers::Component tokenizer;
   Tokenizers::Component source_tokenizer;
 };

@@ -8,6 +8,7 @@
 #include "core/nearest.h"
 #include "data/loading/order.h"
 #include "data/source/source.h"
+#include "data/source/source_bytes.h"
 #include "data/text/tokenize_file.h"
 #include "data/text/tokenizers/tokenizer_files.h"
 
@@ -114,6 +115,23 @@ TokensPointer open_packed(const std::string& path, const Tokenizer& tokenizer) {
   return tokens;
 }
 
+/// Pairs that packing left out of a part.
+void read_left_out(const std::string& folder, std::array<Part, 3>& parts) {
+  const std::string path = name_in(folder, left_out_name);
+  if (!find_source(path)) return;
+  try {
+    const Json all = read_manifest_json(path);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Json* const of_part = all.find(part_names[i]);
+      if (of_part == nullptr) continue;
+      for (const Json& text : of_part->at("first").items()) parts[i].left_out.first.push_back(text.as_string());
+      parts[i].left_out.count = of_part->at("count").as_integer();
+    }
+  } catch (const ConfigError& error) {
+    throw DataError(error.what());
+  }
+}
+
 Parts packed_parts(const std::string& folder, bool pairs, Parts result) {
   const bool evaluates = result.tokenizer != nullptr;
   if (!evaluates) {
@@ -131,6 +149,7 @@ Parts packed_parts(const std::string& folder, bool pairs, Parts result) {
     HEARTH_CHECK(DataError, !pairs || !result.parts[i].source == !result.parts[i].target, folder, ": of ", name,
                  " one side is missing");
   }
+  if (pairs) read_left_out(folder, result.parts);
   HEARTH_CHECK(FileError, evaluates || result.parts[0].target != nullptr, folder, ": has no ",
                pairs ? "train.source.tokens" : "train.tokens", "; was it packed from another kind of set?");
   return result;
@@ -146,6 +165,14 @@ Parts parts_of(const TextData& options, Parts known) {
 Parts parts_of(const ParallelTextData& options, Parts known) {
   return options.packed.empty() ? tokenized(options, std::move(known))
                                 : packed_parts(options.packed, true, std::move(known));
+}
+
+PairOptions pair_options(const ParallelTextData& options) {
+  return {.tokens_per_batch = options.tokens_per_batch,
+          .buckets = options.buckets,
+          .multiple = options.multiple,
+          .longest = options.longest,
+          .max_ratio = options.max_ratio.value_or(0)};
 }
 
 std::int64_t document_at(const Tokens& tokens, std::int64_t place) {

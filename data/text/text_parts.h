@@ -9,6 +9,7 @@
 
 #include "data/registry.h"
 #include "data/text/text_options.h"
+#include "data/text/token_set.h"
 #include "data/text/tokenizers/tokenizer_registry.h"
 #include "data/text/tokens.h"
 
@@ -20,6 +21,7 @@ inline constexpr const char* part_names[] = {"train", "valid", "test"};
 struct Part {
   TokensPointer source{};
   TokensPointer target{};
+  Warnings left_out{};  ///< pairs that are not there because `hearth data pack` left them out
 };
 
 struct Parts {
@@ -37,6 +39,11 @@ std::vector<std::string_view> documents_of(const std::vector<std::string>& files
 /// The ids that the options name, tokenised or packed; `known` may have tokenizers already, which are taken then.
 Parts parts_of(const TextData& options, Parts known = {});
 Parts parts_of(const ParallelTextData& options, Parts known = {});
+
+/// The file of a packed folder that has the pairs left out, by part: {"train": {"count": 2, "first": ["..."]}}.
+inline constexpr const char* left_out_name = "left_out.json";
+/// What a run takes of pairs.
+PairOptions pair_options(const ParallelTextData& options);
 
 /// Where the validation split begins that valid_fraction makes of the end of a token stream: an id, with `packing` the
 /// first of a document. DataError if documents do not divide.

@@ -122,14 +122,17 @@ struct PairOptions {
   std::vector<std::int64_t> buckets{};
   std::int64_t multiple = 8;   ///< lengths, and rows of batches where there are that many, are multiples of it
   std::int64_t longest = 256;  ///< ids in a row, with what begins and ends it
+  double max_ratio =
+      0;  ///< above 0: pairs whose longer side has more than so many times the ids of the other are left out
 };
 
 /// Lines and their translations: `source` and `target` have as many sequences (DataError), each ending with an end id,
 /// and pairs with one longer than `longest` are passed over where `skip_long` says so (otherwise DataError with the
-/// line). `pairs` are those of the set. DataError if the target's tokenizer lacks pad, begin or end.
+/// line). `pairs` are those of the set. DataError if the target's tokenizer lacks pad, begin or end. `before`: pairs
+/// that were left out before these sequences were written.
 HEARTH_API std::shared_ptr<const TokenDataset> text_pairs(TokenizerPointer source_tokenizer, TokensPointer source,
                                                           TokenizerPointer target_tokenizer, TokensPointer target,
                                                           std::vector<std::int64_t> pairs, PairOptions options,
-                                                          bool skip_long);
+                                                          bool skip_long, Warnings before = {});
 
 }  // namespace hearth::data

@@ -215,6 +215,20 @@ TEST_F(TextTraining, PackedTextsTrainTheSame) {
   EXPECT_EQ(weights("a"), weights("b"));
 }
 
+TEST_F(TextTraining, PackTellsOfPairsThatItLeavesOut) {
+  put("pairs.tsv", "ab\tba\nabcdefghij\tjihgfedcba\nabc\tcba\n");
+  put_config("run.json",
+             R"({"type": "parallel_text", "train": [")" + path("pairs.tsv") + R"("], "longest": 8, "on_long": "skip"})",
+             1);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run({"data", "pack", path("run.json"), path("packed"), "--json"});
+  const std::string told = testing::internal::GetCapturedStderr(), files = testing::internal::GetCapturedStdout();
+  ASSERT_EQ(code, 0) << told;
+  EXPECT_PRED2(test::contains, told, "1 pairs left out; the first:\n  " + path("pairs.tsv") + ":2 with ");
+  for (const Json& file : parse_json(files, "stdout").items()) EXPECT_EQ(file.at("left_out").as_integer(), 1);
+}
+
 TEST_F(TextTraining, TheLargestBatchIsOneThatAnEpochHas) {
   put("a.txt", std::string(100, 'a'));
   // 6 rows fit; training draws 5, so that they may begin anywhere.

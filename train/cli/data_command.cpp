@@ -116,9 +116,14 @@ int pack_sequences(const data::Datasets::Component& data, const std::string& fol
                       .set("tokens", file.tokens)
                       .set("sequences", file.sequences)
                       .set("characters", file.characters)
-                      .set("bytes_an_id", file.bytes_an_id));
+                      .set("bytes_an_id", file.bytes_an_id)
+                      .set("left_out", file.left_out.count));
     std::cerr << printable(file.path) << ": " << file.tokens << " ids of " << file.bytes_an_id << " bytes, "
               << file.sequences << " sequences, " << file.characters << " characters\n";
+    constexpr std::size_t most = 5;
+    if (!file.left_out.first.empty()) std::cerr << file.left_out.count << " pairs left out; the first:\n";
+    for (std::size_t i = 0; i < std::min(most, file.left_out.first.size()); ++i)
+      std::cerr << "  " << printable(file.left_out.first[i]) << "\n";
   }
   if (as_json)
     std::cout << to_text(all) << "\n";

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/loading/batch_maker.h"
 #include "data/text/batches/length_buckets.h"
+#include "data/text/batches/pair_limits.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {
@@ -13,30 +14,19 @@ namespace {
 class TextPairs : public PairDataset {
  public:
   TextPairs(TokenizerPointer source_tokenizer, TokensPointer source_ids, TokenizerPointer target_tokenizer,
-            TokensPointer target_ids, std::vector<std::int64_t> pairs, PairOptions options, bool skip_long)
+            TokensPointer target_ids, const std::vector<std::int64_t>& pairs, PairOptions options, bool skip_long,
+            Warnings before)
       : PairDataset(target_tokenizer, target_ids->source()),
         source_tokenizer_(std::move(source_tokenizer)),
         source_ids_(std::move(source_ids)),
         target_ids_(std::move(target_ids)),
-        options_(std::move(options)) {
+        options_(std::move(options)),
+        warnings_(std::move(before)) {
     check(*target_tokenizer);
-    for (const std::int64_t pair : pairs) {
-      HEARTH_CHECK(IndexError, pair >= 0 && pair < target_ids_->sequences(), source(), ": pair ", pair, " of ",
-                   target_ids_->sequences());
-      HEARTH_CHECK(DataError, source_ids_->length(pair) >= 1 && target_ids_->length(pair) >= 1, source(), ": pair ",
-                   pair + 1, " has a side without ids, not even an end");
-      const std::int64_t longer = std::max(source_ids_->length(pair), target_ids_->length(pair));
-      if (longer <= options_.longest) {
-        pairs_.push_back(pair);
-        predicted_ += target_ids_->length(pair);
-        continue;
-      }
-      const std::string text = join_text(source_ids_->source(), ":", pair + 1, " with ", target_ids_->source(), ":",
-                                         pair + 1, ": ", longer, " ids; the longest row may have ", options_.longest);
-      HEARTH_CHECK(DataError, skip_long, text, "; raise \"longest\", or say \"on_long\": \"skip\"");
-      warnings_.add(text);
-    }
-    HEARTH_CHECK(DataError, !pairs_.empty(), source(), ": no pairs");
+    PairsWithin within = pairs_within(*source_ids_, *target_ids_, pairs, options_, skip_long);
+    pairs_ = std::move(within.pairs);
+    warnings_.add(within.left_out);
+    for (const std::int64_t pair : pairs_) predicted_ += target_ids_->length(pair);
   }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(pairs_.size()); }
@@ -83,9 +73,6 @@ class TextPairs : public PairDataset {
   std::int64_t pair(std::int64_t sample) const { return pairs_[static_cast<std::size_t>(sample)]; }
 
   void check(const Tokenizer& target_tokenizer) const {
-    HEARTH_CHECK(DataError, source_ids_->sequences() == target_ids_->sequences(), source_ids_->source(), ": ",
-                 source_ids_->sequences(), " lines, but ", target_ids_->source(), " has ", target_ids_->sequences(),
-                 "; each line needs its translation");
     HEARTH_CHECK(DataError, source_ids_->meaning().vocabulary == source_tokenizer_->size(), source_ids_->source(),
                  ": ids of a vocabulary of ", source_ids_->meaning().vocabulary, ", but the tokenizer has ",
                  source_tokenizer_->size(), " pieces");
@@ -97,9 +84,11 @@ class TextPairs : public PairDataset {
                  special.pad >= 0 && special.begin >= 0 && special.end >= 0 && source_tokenizer_->special().pad >= 0 &&
                      source_tokenizer_->special().end >= 0,
                  target_ids_->source(), ": pairs need tokenizers with ids for padding, begin and end");
-    HEARTH_CHECK(ConfigError, options_.multiple >= 1 && options_.longest >= 1 && options_.tokens_per_batch >= 0,
+    HEARTH_CHECK(ConfigError,
+                 options_.multiple >= 1 && options_.longest >= 1 && options_.tokens_per_batch >= 0 &&
+                     (options_.max_ratio == 0 || options_.max_ratio >= 1),
                  "pairs: multiple ", options_.multiple, ", longest ", options_.longest, ", tokens_per_batch ",
-                 options_.tokens_per_batch, " cannot be");
+                 options_.tokens_per_batch, ", max_ratio ", options_.max_ratio, " cannot be");
   }
 
   TokenizerPointer source_tokenizer_;
@@ -176,9 +165,10 @@ std::unique_ptr<BatchMaker> TextPairs::batches(const Transforms&, const LoaderOp
 
 std::shared_ptr<const TokenDataset> text_pairs(TokenizerPointer source_tokenizer, TokensPointer source,
                                                TokenizerPointer target_tokenizer, TokensPointer target,
-                                               std::vector<std::int64_t> pairs, PairOptions options, bool skip_long) {
+                                               std::vector<std::int64_t> pairs, PairOptions options, bool skip_long,
+                                               Warnings before) {
   return std::make_shared<TextPairs>(std::move(source_tokenizer), std::move(source), std::move(target_tokenizer),
-                                     std::move(target), std::move(pairs), std::move(options), skip_long);
+                                     std::move(target), pairs, std::move(options), skip_long, std::move(before));
 }
 
 }  // namespace hearth::data

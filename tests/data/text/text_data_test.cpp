@@ -312,6 +312,73 @@ TEST(TextDataTest, PackedHasTheSplitsOfTheRun) {
   }
 }
 
+// What a run leaves out of pairs, `hearth data pack` leaves out, and tells.
+TEST(TextDataTest, PackedPairsAreTheOnesThatTheRunTakes) {
+  const TempDir folder;
+  const std::string test_pairs = put(folder, "test.tsv", "ab\tabcdef\nabc\tabc\n");
+  const std::string pairs = put(folder, "pairs.tsv", pair_lines() + "abcdefghijkl\ta\nab\tabcdefgh\nabc\tabcdefgh\n");
+  const std::string limits = R"(, "longest": 40, "on_long": "skip", "max_ratio": 3)";
+  const std::string from = R"({"type": "parallel_text", "train": [)" + quoted(pairs) + R"(], "test": [)" +
+                           quoted(test_pairs) + R"(], "tokens_per_batch": 200)";
+  for (const std::string& more : {std::string(), std::string(R"(, "valid_fraction": 0.3, "split_seed": 3)")}) {
+    SCOPED_TRACE(more);
+    const std::string out = folder / ("packed" + std::to_string(more.size())), again = out + "again";
+    const std::string packed_text = R"({"type": "parallel_text", "tokens_per_batch": 200, "packed": )";
+    const auto files = pack_text(dataset(from + limits + more + "}"), out);
+    (void)pack_text(dataset(packed_text + quoted(out) + limits + "}"), again);
+    const DataSplits online = make_data(node(from + limits + more + "}"));
+    for (const std::string& place : {out, again}) {
+      const DataSplits packed = make_data(node(packed_text + quoted(place) + "}"));
+      const auto& text = *online.train->tokens()->pairs();
+      ASSERT_EQ(packed.train->size(), text.size());
+      EXPECT_LT(text.size(), more.empty() ? 203 : 142);
+      for (std::int64_t i = 0; i < text.size(); ++i) {
+        EXPECT_EQ(packed.train->tokens()->pairs()->source_ids(i), text.source_ids(i));
+        EXPECT_EQ(packed.train->tokens()->pairs()->target_ids(i), text.target_ids(i));
+      }
+      Loader a = online.train_loader(4, 1), b = packed.train_loader(4, 1);
+      for (std::int64_t i = 0; i < a.batches_per_epoch(); ++i) EXPECT_EQ(contents(a.next()), contents(b.next()));
+      for (const auto& [text_part, packed_part] :
+           {std::pair{online.train, packed.train}, {online.valid, packed.valid}, {online.test, packed.test}}) {
+        ASSERT_EQ(text_part == nullptr, packed_part == nullptr);
+        if (!text_part) continue;
+        EXPECT_EQ(packed_part->warnings().count, text_part->warnings().count);
+        EXPECT_EQ(packed_part->warnings().first, text_part->warnings().first);
+        EXPECT_EQ(packed_part->tokens()->characters(), text_part->tokens()->characters());
+      }
+    }
+    EXPECT_EQ(online.test->size(), 2) << "an end is an id: 7 of 3 is within the ratio";
+    for (const PackedFile& file : files) {
+      if (contains(file.path, "/train.")) {
+        EXPECT_EQ(file.left_out.count, online.train->warnings().count);
+      }
+    }
+  }
+}
+
+TEST(TextDataTest, PackRefusesPairsAsTheRunDoes) {
+  const TempDir folder;
+  const std::string longer = put(folder, "long.tsv", "a\tb\nc\tddddddddddddddddddddd\n"), out = folder / "packed";
+  const std::string text = R"({"type": "parallel_text", "train": [)" + quoted(longer) + "], \"longest\": ";
+  const auto refusal = [&](const std::string& more) {
+    return error_message<DataError>([&] { (void)pack_text(dataset(text + more + "}"), out); });
+  };
+  EXPECT_PRED2(contains, refusal("8"), "long.tsv:2: 22 ids; the longest row may have 8");
+  EXPECT_PRED2(contains,
+               refusal(R"(22, "max_ratio": 1, "on_long": "skip", "valid": [)" +
+                       quoted(put(folder, "one.tsv", "a\tbbb\n")) + "]"),
+               "one.tsv: no pairs within the limits");
+  EXPECT_THROW((void)make_data(node(R"({"type": "parallel_text", "packed": )" + quoted(out) + "}")), FileError);
+  EXPECT_EQ(pack_text(dataset(text + R"(8, "on_long": "skip"})"), out)[0].sequences, 1);
+  EXPECT_EQ(error_message<ConfigError>([&] { (void)dataset(text + R"(8, "max_ratio": 0.5})"); }).empty(), false);
+  // A file of what was left out that is damaged is named.
+  put(folder, "packed/left_out.json", R"({"train": {"count": "two"}})");
+  EXPECT_PRED2(contains, error_message<DataError>([&] {
+                 (void)make_data(node(R"({"type": "parallel_text", "packed": )" + quoted(out) + "}"));
+               }),
+               "left_out.json");
+}
+
 TEST(TextDataTest, HeldOut) {
   const TempDir folder;
   const std::string path = put(folder, "pairs.tsv", pair_lines());
