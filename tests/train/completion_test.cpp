@@ -67,7 +67,7 @@ TEST_F(Completion, bash_offers_what_fits) {
   write("run.json", "{}");
   write("notes.txt", "");
   write("runs/first/metrics.jsonl", "");
-  EXPECT_EQ(offered("tr"), "train\n");
+  EXPECT_EQ(offered("tra"), "train trace\n");
   EXPECT_EQ(offered("help tu"), "tune\n");
   EXPECT_EQ(offered("train --dev"), "--device\n");
   EXPECT_EQ(offered("train --device c"), "cpu cuda\n");

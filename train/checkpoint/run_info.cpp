@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/build.h"
+#include "core/cpu/cores.h"
 #include "core/cpu/isa.h"
 #include "core/cpu/parallel.h"
 #include "core/io/file.h"
@@ -112,6 +113,7 @@ Json machine_facts() {
   return Json::object()
       .set("processor", processor_name())
       .set("threads", cpu::threads())
+      .set("cores", cpu::available_cores())
       .set("instructions", name_of(cpu::isa()));
 }
 

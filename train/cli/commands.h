@@ -20,6 +20,7 @@ CommandSpec predict_spec();
 CommandSpec status_spec();
 CommandSpec trace_spec();
 CommandSpec report_spec();
+CommandSpec compare_spec();
 CommandSpec schema_spec();
 CommandSpec config_spec();
 CommandSpec summary_spec();

@@ -49,6 +49,16 @@ Json bytes_of(const Session& session) {
   return result;
 }
 
+/// The slowest, from the first on.
+Json slowest(const std::map<std::string, double>& milliseconds, double seconds) {
+  std::vector<std::pair<std::string, double>> all(milliseconds.begin(), milliseconds.end());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (all.size() > max_ops) all.resize(max_ops);
+  Json list = Json::object().set("the whole step", 1e3 * seconds);
+  for (const auto& [name, own] : all) list.set(name, own);
+  return list;
+}
+
 }  // namespace
 
 void RunProfile::add_evaluation(Clock::time_point start) { evaluation_seconds_ += seconds_since(start); }
@@ -71,11 +81,15 @@ RunProfile::StepScope::~StepScope() {
   // Others were disturbed.
   if (profile.quickest_seconds_ > 0 && seconds >= profile.quickest_seconds_) return;
   try {
-    std::map<std::string, double> milliseconds;
-    for (const profiler::Span& span : profiler::spans())
-      if (span.op != nullptr && span.thread == profiler::this_thread())
-        milliseconds[name_of_op(span)] += 1e-6 * static_cast<double>(span.own_ns);
+    std::map<std::string, double> milliseconds, of_kernels;
+    for (const profiler::Span& span : profiler::spans()) {
+      if (span.op == nullptr || span.thread != profiler::this_thread()) continue;
+      const double own = 1e-6 * static_cast<double>(span.own_ns);
+      milliseconds[name_of_op(span)] += own;
+      if (std::string_view(span.op) != span.name) of_kernels[span.name] += own;
+    }
     profile.milliseconds_ = std::move(milliseconds);
+    profile.kernel_milliseconds_ = std::move(of_kernels);
     profile.quickest_seconds_ = seconds;
   } catch (...) {
     // A profile is no reason to stop.
@@ -90,15 +104,9 @@ Json RunProfile::to_json(const Session& session) const {
   result.set(
       "seconds",
       hearth::train::to_json(steps).set("evaluation", evaluation_seconds_).set("checkpoint", checkpoint_seconds_));
-  if (quickest_seconds_ > 0) {
-    std::vector<std::pair<std::string, double>> ops(milliseconds_.begin(), milliseconds_.end());
-    std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    if (ops.size() > max_ops) ops.resize(max_ops);
-    Json list = Json::object();
-    list.set("the whole step", 1e3 * quickest_seconds_);
-    for (const auto& [name, milliseconds] : ops) list.set(name, milliseconds);
-    result.set("step_milliseconds", std::move(list));
-  }
+  if (quickest_seconds_ > 0)
+    result.set("step_milliseconds", slowest(milliseconds_, quickest_seconds_))
+        .set("kernel_milliseconds", slowest(kernel_milliseconds_, quickest_seconds_));
   return result.set("bytes", bytes_of(session));
 }
 

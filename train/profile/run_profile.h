@@ -37,17 +37,18 @@ class HEARTH_API RunProfile {
     Clock::time_point start_;
   };
 
-  /// "seconds" by phase of the steps, and of evaluations and checkpoints; "step_milliseconds" by operation, the slowest
-  /// ones, of the quickest step watched on a CPU; "bytes": what the run holds from step to step, the peak in use and
+  /// "seconds" by phase of the steps, and of evaluations and checkpoints; "step_milliseconds" by operation and
+  /// "kernel_milliseconds" by implementation, the slowest ones, of the quickest step watched on a CPU; "bytes": what the run holds from step to step, the peak in use and
   /// what was held from the system.
   Json to_json(const Session& session) const;
 
  private:
   PhaseSeconds steps_seconds_;
   double evaluation_seconds_ = 0, checkpoint_seconds_ = 0;
-  std::int64_t steps_ = 0;                      // begun
-  double quickest_seconds_ = 0;                 // of the steps watched; 0 before there is one
-  std::map<std::string, double> milliseconds_;  // of it, by operation
+  std::int64_t steps_ = 0;                             // begun
+  double quickest_seconds_ = 0;                        // of the steps watched; 0 before there is one
+  std::map<std::string, double> milliseconds_;         // of it, by operation
+  std::map<std::string, double> kernel_milliseconds_;  // likewise, by implementation
 };
 
 }  // namespace hearth::train

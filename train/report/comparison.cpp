@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page that compares several runs.
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <set>
 
 #include "core/text_stream.h"
 #include "train/report/page.h"
 #include "train/report/progress.h"
 #include "train/report/report.h"
+#include "train/report/verdict.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {
@@ -17,33 +16,7 @@ namespace {
 constexpr std::size_t max_runs = 16;
 constexpr std::size_t max_differences = 200;
 
-struct Run {
-  std::string name;
-  RunRecords records;
-};
-
-/// The folders' own names, or their paths where these are not all different.
-std::vector<std::string> names_of(const std::vector<std::string>& folders) {
-  std::vector<std::string> names;
-  for (const std::string& folder : folders) {
-    const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
-    names.push_back((path.has_filename() ? path : path.parent_path()).filename().string());
-  }
-  if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
-  return folders;
-}
-
-/// Values of a configuration by their path, "optimizer.lr".
-void flatten(const Json& node, const std::string& path, std::map<std::string, std::string>& values) {
-  if (!node.is_object() || node.size() == 0) {
-    values[path] = text_of(node);
-    return;
-  }
-  for (const JsonMember& member : node.members())
-    flatten(member.value, path.empty() ? member.key : path + "." + member.key, values);
-}
-
-void write_legend(std::ostream& out, const std::vector<Run>& runs) {
+void write_legend(std::ostream& out, const std::vector<NamedRun>& runs) {
   out << "<p class=\"sub\">";
   for (std::size_t i = 0; i < runs.size(); ++i)
     out << "<span class=\"swatch k" << i % curve_colours << "\"></span>" << html_escaped(runs[i].name) << " ";
@@ -51,7 +24,7 @@ void write_legend(std::ostream& out, const std::vector<Run>& runs) {
 }
 
 /// A chart of each metric in training, and of each in the splits that the runs are compared by.
-std::vector<Chart> charts_of(const std::vector<Run>& runs, const std::vector<Metric>& metrics) {
+std::vector<Chart> charts_of(const std::vector<NamedRun>& runs, const std::vector<Metric>& metrics) {
   std::vector<Chart> charts;
   for (const Metric& metric : metrics)
     for (const bool training : {true, false}) {
@@ -70,12 +43,13 @@ std::vector<Chart> charts_of(const std::vector<Run>& runs, const std::vector<Met
   return charts;
 }
 
-void add_final_metrics(ReportSections& sections, const std::vector<Run>& runs, const std::vector<Metric>& metrics) {
+void add_final_metrics(ReportSections& sections, const std::vector<NamedRun>& runs,
+                       const std::vector<Metric>& metrics) {
   std::vector<std::string> headings{"run", "status", "time", "steps", "best step", "split"};
   for (const Metric& metric : metrics)
     if (!metric.of_training) headings.push_back(metric.title);
   std::vector<std::vector<std::string>> rows;
-  for (const Run& run : runs) {
+  for (const NamedRun& run : runs) {
     const Json& info = run.records.info;
     const Json* const summary = info.find("metrics");
     const auto of_summary = [&](const char* key) { return summary != nullptr ? text_at(*summary, key) : ""; };
@@ -100,26 +74,17 @@ void add_final_metrics(ReportSections& sections, const std::vector<Run>& runs, c
   sections.table(headings, rows);
 }
 
-void add_differences(ReportSections& sections, const std::vector<Run>& runs) {
-  std::vector<std::map<std::string, std::string>> configs(runs.size());
-  std::set<std::string> paths;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    flatten(runs[i].records.config, "", configs[i]);
-    for (const auto& value : configs[i]) paths.insert(value.first);
-  }
-  std::vector<std::string> headings{"key"};
-  for (const Run& run : runs) headings.push_back(run.name);
+void add_verdict(ReportSections& sections, const Verdict& verdict, const std::vector<NamedRun>& runs) {
   std::vector<std::vector<std::string>> rows;
-  for (const std::string& path : paths) {
-    std::vector<std::string> row{path};
-    std::set<std::string> different;
-    for (const auto& config : configs) {
-      const auto found = config.find(path);
-      row.push_back(found != config.end() ? found->second : "");
-      different.insert(row.back());
-    }
-    if (different.size() > 1 && path != "name" && path != "comment") rows.push_back(std::move(row));
-  }
+  for (const auto& [what, text] : verdict_lines(verdict, runs)) rows.push_back({what, text});
+  sections.heading("Verdict");
+  sections.table({"", ""}, rows);
+}
+
+void add_differences(ReportSections& sections, const Verdict& verdict, const std::vector<NamedRun>& runs) {
+  std::vector<std::string> headings{"key"};
+  for (const NamedRun& run : runs) headings.push_back(run.name);
+  std::vector<std::vector<std::string>> rows = verdict.differences;
   sections.heading("Differences of the configurations");
   if (rows.empty()) return sections.paragraph("There is none.");
   const std::size_t all = rows.size();
@@ -133,8 +98,8 @@ void add_differences(ReportSections& sections, const std::vector<Run>& runs) {
 std::string comparison_html(const std::vector<std::string>& folders) {
   HEARTH_CHECK(UsageError, folders.size() >= 2 && folders.size() <= max_runs, "report: ", folders.size(),
                " runs to compare; give 2 to ", max_runs);
-  const std::vector<std::string> names = names_of(folders);
-  std::vector<Run> runs;
+  const std::vector<std::string> names = names_of_runs(folders);
+  std::vector<NamedRun> runs;
   std::vector<Json> records;
   std::set<std::string> units;
   for (std::size_t i = 0; i < folders.size(); ++i) {
@@ -154,8 +119,10 @@ std::string comparison_html(const std::vector<std::string>& folders) {
   ReportSections sections;
   if (units.size() > 1)
     sections.paragraph("These runs do not count the same: their tasks differ, so losses do not compare.");
+  const Verdict verdict = verdict_on(runs);
+  add_verdict(sections, verdict, runs);
   add_final_metrics(sections, runs, metrics);
-  add_differences(sections, runs);
+  add_differences(sections, verdict, runs);
   out << sections.html();
   write_charts(out, charts_of(runs, metrics));
   end_page(out);

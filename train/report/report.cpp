@@ -7,6 +7,7 @@
 #include "core/io/file.h"
 #include "core/text_stream.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/report/bottlenecks.h"
 #include "train/report/device_section.h"
 #include "train/report/input_section.h"
 #include "train/report/metrics_log.h"
@@ -267,6 +268,21 @@ std::string bad_samples_section(const Json& run_info) {
   return out.str();
 }
 
+// What cost the most time, and what to change.
+std::string bottleneck_section(const RunRecords& run) {
+  ReportSections sections;
+  const std::vector<Bottleneck> all = bottlenecks(run);
+  if (all.empty()) return "";
+  sections.heading("Where time was lost");
+  std::vector<ReportSections::Bar> bars;
+  for (const Bottleneck& one : all)
+    bars.push_back({one.cause, join_text(one.measured ? "" : "about ", rounded(one.seconds, 3), " s"),
+                    one.seconds / all[0].seconds});
+  sections.bars(bars);
+  for (const Bottleneck& one : all) sections.paragraph(one.cause + ": " + one.text + ".");
+  return sections.html();
+}
+
 // Where time and memory went, as run.json tells it.
 std::string profile_sections(const Json& run_info) {
   const Json* const profile = run_info.find("profile");
@@ -304,7 +320,7 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
     write_facts(out, run_info, "");
     out << "</table></section>";
   }
-  out << "</div>" << input_section(records) << step_section(run_info)
+  out << "</div>" << bottleneck_section({run_info, config, records}) << input_section(records) << step_section(run_info)
       << (run_info.find("device_profile") != nullptr ? device_section(run_info.at("device_profile")) : "")
       << profile_sections(run_info) << bad_samples_section(run_info) << "<h2>Config</h2><pre>"
       << html_escaped(to_text(config, 2)) << "</pre>";
