@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "core/build.h"
+#include "core/cuda/nvml/sensors.h"
 #include "core/cuda/stream.h"
 #include "core/error.h"
 
@@ -39,6 +40,10 @@ namespace cuda {
 int device_count() { return 0; }
 std::string why_no_device() { return "not in this build; build it with -DHEARTH_CUDA=ON"; }
 DeviceInfo device_info(Device device) { throw DeviceError(join_text("device ", device, ": ", why_no_device())); }
+std::unique_ptr<DeviceSensors> open_sensors(const std::string& /*uuid*/, std::string& why_not) {
+  why_not = why_no_device();
+  return nullptr;
+}
 }  // namespace cuda
 #endif
 

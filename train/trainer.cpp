@@ -10,6 +10,7 @@
 #include "core/cpu/parallel.h"
 #include "core/cuda/stream.h"
 #include "core/text_stream.h"
+#include "core/warning.h"
 #include "train/attach/live_run.h"
 #include "train/attach/live_trace.h"
 #include "train/checkpoint/bad_samples.h"
@@ -132,22 +133,22 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     return result;
   }
 
+  const Json cost_before = moved_ ? Json() : cost_in(info_path);
+  energy_ = std::make_unique<EnergyMeters>(session_.device());
   const RunInfo info(info_path, {config.name, config.seed, name_of(session_.device()), command_line});
-  const auto write_info = [&](const std::string& status, const Json& metrics, const Json& profile = {}) {
-    if (folder_.writes()) info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples));
+  const auto cost_with = [&](const std::vector<RankEnergy>& ranks) {
+    return run_cost(cost_before, info.seconds(), ranks, config.log.price_per_hour);
   };
-  write_info("running", Json::object());
+  const auto write_info = [&](const std::string& status, const Json& metrics, const Json& cost,
+                              const Json& profile = {}) {
+    if (folder_.writes())
+      info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples), cost);
+  };
+  write_info("running", Json::object(), cost_before);
   if (!session_.ranks->alone())
     require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
                        session_.training_state);
-  if (config.train.graph.value_or(session_.device().is_cuda())) {
-    std::string why_not = why_not_replayed(session_);
-    if (why_not.empty() && session_.device().is_cpu()) why_not = "the run computes on the cpu";
-    if (why_not.empty())
-      captured_ = make_captured_step(session_);
-    else
-      progress_.line("graph: steps run one by one, as " + why_not);
-  }
+  capture_steps();
 
   const SignalScope signals;
   try {
@@ -157,11 +158,14 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     result.stop_signal = session_.at_end() ? 0 : stop_signal();
     result.stop_reason = position.stop_reason;
     result.metrics = final_metrics();
-    write_info(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, profile_.to_json(session_));
+    const Json cost = cost_with(energy_->read_all(session_.ranks->group()));
+    write_info(result.stop_signal != 0 ? "stopped" : "finished", result.metrics, cost, profile_.to_json(session_));
+    if (config.log.price_per_hour || cost.find("device_kwh") != nullptr) progress_.line("cost: " + cost_text(cost));
   } catch (...) {
     try {
       // Others may have nothing to do with this failure, and give no part of the state.
-      write_info("failed", session_.parameters->shards() != nullptr ? Json::object() : final_metrics());
+      write_info("failed", session_.parameters->shards() != nullptr ? Json::object() : final_metrics(),
+                 cost_with({energy_->read()}));
       if (folder_.writes() && config.log.report) write_report(folder_.path());
     } catch (...) {
       // What stopped the training is what the caller has to hear of.
@@ -173,6 +177,16 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   if (folder_.writes()) write_report(folder_.path());
   if (result.stop_signal == 0) report_model();
   return result;
+}
+
+void Trainer::capture_steps() {
+  if (!session_.config().train.graph.value_or(session_.device().is_cuda())) return;
+  std::string why_not = why_not_replayed(session_);
+  if (why_not.empty() && session_.device().is_cpu()) why_not = "the run computes on the cpu";
+  if (why_not.empty())
+    captured_ = make_captured_step(session_);
+  else
+    progress_.line("graph: steps run one by one, as " + why_not);
 }
 
 void Trainer::remove_leftovers() {
@@ -421,6 +435,13 @@ void Trainer::tell_of_input() {
   progress_.line(advice.text);
 }
 
+void Trainer::tell_of_device() {
+  // Only rank 0 has a progress to show.
+  for (const std::string& text : energy_->take_messages())
+    folder_.writes() ? progress_.line("warning: " + text)
+                     : warn(join_text(dist::who(session_.ranks->group(), session_.ranks->rank()), ": ", text));
+}
+
 void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   read_interval();
   const Meter& meter = session_.position.interval;
@@ -445,6 +466,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   record.set("phase_seconds", to_json(phases));
   write_input(record, input_.use());
   process_.write(record);
+  energy_->write(record, session_.at_end());
   if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (!session_.ranks->alone()) record.set("ranks", session_.ranks->size());
   communication_.write(record);
@@ -453,6 +475,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   add_record(record);
   progress_.interval(now);
   tell_of_input();
+  tell_of_device();
   session_.clear_interval();
   profile_.add(phases);
   session_.phases.clear();

@@ -12,6 +12,7 @@
 #include "train/profile/device_use.h"
 #include "train/profile/input_use.h"
 #include "train/profile/process_use.h"
+#include "train/profile/run_cost.h"
 #include "train/profile/run_profile.h"
 #include "train/report/progress.h"
 #include "train/session.h"
@@ -50,6 +51,8 @@ class HEARTH_API Trainer {
   /// best away, the set that was restored becomes the best, or the next evaluation does.
   void mend_checkpoints();
   TrainResult run_plan(const std::string& command_line);
+  /// Steps are recorded and replayed from here on, where the run asks for it and they can be.
+  void capture_steps();
   /// Metrics and, of a run from another folder, the checkpoint that it goes on from.
   /// Tells of what no writer of checkpoints could remove.
   void remove_leftovers();
@@ -81,6 +84,8 @@ class HEARTH_API Trainer {
   void log_interval(const StepResult& last, data::Loader& loader);
   /// Says what the steps wait for, once for each stage that they wait for.
   void tell_of_input();
+  /// Says why the device is slow, or sick, or not read; on other ranks than 0 too.
+  void tell_of_device();
   struct Evaluation {
     Meter meter;
     std::string text;  ///< of it, in a line
@@ -132,6 +137,7 @@ class HEARTH_API Trainer {
   CommunicationMeter communication_;
   InputMeter input_;
   ProcessMeter process_;
+  std::unique_ptr<EnergyMeters> energy_;        ///< while the run goes on
   data::Stage told_stage_ = data::Stage::room;  ///< what steps were last said to wait for
   StepWorkMeter work_;
   DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are

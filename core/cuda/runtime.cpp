@@ -53,6 +53,18 @@ const Found& found() {
   return result;
 }
 
+/// In the form of RFC 9562, as NVML has it.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const unsigned byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += {digits[byte >> 4], digits[byte & 15]};
+  }
+  return text;
+}
+
 std::string capability_text(const cudaDeviceProp& of) { return join_text(of.major, '.', of.minor); }
 
 /// Why this build cannot compute on the current device, with the remedy; empty if it can.
@@ -169,7 +181,8 @@ DeviceInfo device_info(Device device) {
           static_cast<std::int64_t>(found.totalGlobalMem),
           version_text(driver),
           version_text(runtime),
-          unsupported};
+          unsupported,
+          uuid_text(found.uuid)};
 }
 
 unsigned* arrival_counters(Stream& stream) { return state_of(stream.device()).arrivals; }

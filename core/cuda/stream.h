@@ -41,6 +41,7 @@ struct DeviceInfo {
   std::string driver;       ///< the CUDA version that the driver can do, "13.0"
   std::string runtime;      ///< the CUDA version of this build
   std::string unsupported;  ///< why this build cannot compute on it, with the remedy; empty if it can
+  std::string uuid;         ///< "0a1b2c3d-...", whatever its number is
 };
 HEARTH_API DeviceInfo device_info(Device device);
 

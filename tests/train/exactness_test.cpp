@@ -84,7 +84,7 @@ std::string metrics_of(const std::string& folder) {
     for (const JsonMember& member : record.members())
       if (member.key != "throughput" && !member.key.starts_with("data_") && !member.key.starts_with("queue_") &&
           !member.key.starts_with("process_") && member.key != "phase_seconds" && !member.key.starts_with("machine_") &&
-          member.key != "mfu" && member.key != "bandwidth")
+          !member.key.starts_with("device_") && member.key != "mfu" && member.key != "bandwidth")
         all += member.key + "=" + to_text(member.value) + " ";
     all += "\n";
     begin = end + 1;

@@ -61,6 +61,13 @@ std::string status_in(const std::string& path) {
   }
 }
 
+Json cost_in(const std::string& path) {
+  if (status_in(path).empty()) return {};
+  const Json info = read_json(path, small_file);
+  const Json* const cost = info.find("cost");
+  return cost != nullptr ? *cost : Json();
+}
+
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
@@ -120,14 +127,16 @@ Json machine_facts() {
 RunInfo::RunInfo(std::string path, RunFacts facts)
     : path_(std::move(path)), facts_(std::move(facts)), started_(utc_now()), clock_start_(Clock::now()) {}
 
-void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile,
-                    const Json& bad_samples) const {
+double RunInfo::seconds() const { return std::chrono::duration<double>(Clock::now() - clock_start_).count(); }
+
+void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile, const Json& bad_samples,
+                    const Json& cost) const {
   Json info = Json::object();
   info.set("name", facts_.name)
       .set("status", status)
       .set("started", started_)
       .set("written", utc_now())
-      .set("seconds", std::chrono::duration<double>(Clock::now() - clock_start_).count())
+      .set("seconds", seconds())
       .set("seed", facts_.seed)
       .set("device", facts_.device)
       .set("command", facts_.command_line)
@@ -137,6 +146,7 @@ void RunInfo::write(const std::string& status, const Json& metrics, const Json& 
       .set("metrics", metrics);
   if (profile.is_object()) info.set("profile", profile);
   if (bad_samples.is_object()) info.set("bad_samples", bad_samples);
+  if (cost.is_object()) info.set("cost", cost);
   write_file_synced(path_, to_text(info, 2) + "\n");
 }
 

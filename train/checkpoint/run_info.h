@@ -21,10 +21,12 @@ class RunInfo {
  public:
   RunInfo(std::string path, RunFacts facts);
   /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones; `profile` is
-  /// where time and memory went, and `bad_samples` which samples were passed over. "seconds" counts from the
-  /// construction of this object.
-  void write(const std::string& status, const Json& metrics, const Json& profile = {},
-             const Json& bad_samples = {}) const;
+  /// where time and memory went, `bad_samples` which samples were passed over, and `cost` what the run has cost with
+  /// the processes before this one. "seconds" counts from the construction of this object.
+  void write(const std::string& status, const Json& metrics, const Json& profile = {}, const Json& bad_samples = {},
+             const Json& cost = {}) const;
+  /// Since the construction.
+  double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -36,6 +38,8 @@ class RunInfo {
 
 /// The status in a run's run.json; "" where there is no such file, or it is none of a run's.
 std::string status_in(const std::string& path);
+/// What a run had cost by its run.json; null where that does not say.
+Json cost_in(const std::string& path);
 /// The processor's own name, as in "AMD EPYC 9454"; "unknown" where the system does not tell.
 std::string processor_name();
 /// Of Hearth, its compiler and its kernel library.

@@ -237,6 +237,10 @@ void describe(Fields<LogOptions>& f) {
   f.boolean("profile", &LogOptions::profile,
             "On a CUDA device the report shows the device's own time of each kernel of a step, by NVIDIA's CUPTI; the "
             "first six steps wait for the device.");
+  f.number(
+      "price_per_hour", &LogOptions::price_per_hour, {.min = 0},
+      "What an hour of all of the run's machines costs, in any currency; run.json and the report then have the price "
+      "of the run.");
 }
 
 void describe(Fields<DistOptions>& f) {

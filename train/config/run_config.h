@@ -121,6 +121,7 @@ struct LogOptions {
   bool tensorboard = true;
   bool report = true;
   bool profile = false;
+  std::optional<double> price_per_hour;  ///< of the run, in any currency
 };
 
 enum class DistBackend : std::uint8_t { automatic, none, tcp, nccl };

@@ -67,8 +67,8 @@ pre { background: var(--panel); border: 1px solid var(--line); border-radius: 8p
 )";
 
 // What a model is evaluated by, and how its training goes.
-const std::vector<Metric>& known_metrics() {
-  static const std::vector<Metric> known{
+std::vector<Metric> metrics_of_training() {
+  return {
       {.key = "loss", .title = "loss"},
       {.key = "perplexity", .title = "perplexity"},
       {.key = "bits_per_character", .title = "bits a character"},
@@ -90,15 +90,7 @@ const std::vector<Metric>& known_metrics() {
        .percent = true,
        .from_zero = true,
        .of_training = true},
-      {.key = "process_cpus", .title = "processors busy", .from_zero = true, .of_training = true},
-      {.key = "process_memory", .title = "memory of the process, bytes", .from_zero = true, .of_training = true},
-      {.key = "process_read", .title = "bytes read a second", .from_zero = true, .of_training = true},
-      {.key = "process_written", .title = "bytes written a second", .from_zero = true, .of_training = true},
-      {.key = "process_major_faults", .title = "pages read back from disk", .from_zero = true, .of_training = true},
-      {.key = "machine_remote_pages",
-       .title = "pages of other NUMA nodes a second",
-       .from_zero = true,
-       .of_training = true},
+      {.key = "device_use", .title = "device busy", .percent = true, .from_zero = true, .of_training = true},
       {.key = "scaling_efficiency",
        .title = "scaling efficiency",
        .percent = true,
@@ -121,13 +113,55 @@ const std::vector<Metric>& known_metrics() {
       {.key = "communication_exposed", .title = "exposed, seconds a step", .from_zero = true, .of_training = true},
       {.key = "communication_bytes", .title = "bytes sent a step by rank 0", .from_zero = true, .of_training = true},
   };
+}
+
+// What the device, the machine and the process do meanwhile.
+constexpr std::pair<const char*, const char*> hardware_metrics[] = {
+    {"device_power", "power of the device, W"},
+    {"device_clock", "clock of the device, MHz"},
+    {"device_temperature", "temperature of the device, degrees"},
+    {"device_memory", "memory in use on the device, bytes"},
+    {"device_pcie_sent", "sent by PCIe, bytes a second"},
+    {"device_pcie_received", "received by PCIe, bytes a second"},
+    {"device_nvlink_sent", "sent by NVLink, bytes a second"},
+    {"device_nvlink_received", "received by NVLink, bytes a second"},
+    {"machine_power", "power of processors and memory, W"},
+    {"process_cpus", "processors busy"},
+    {"process_memory", "memory of the process, bytes"},
+    {"process_read", "bytes read a second"},
+    {"process_written", "bytes written a second"},
+    {"process_major_faults", "pages read back from disk"},
+    {"machine_remote_pages", "pages of other NUMA nodes a second"},
+};
+
+const std::vector<Metric>& known_metrics() {
+  static const std::vector<Metric> known = [] {
+    std::vector<Metric> all = metrics_of_training();
+    for (const auto& [key, title] : hardware_metrics)
+      all.push_back({.key = key, .title = title, .from_zero = true, .of_training = true});
+    return all;
+  }();
   return known;
 }
 
 // Of records, but no metrics.
-constexpr const char* other_numbers[] = {"step",          "epoch",     "samples",         "padding",
-                                         "skipped_steps", "decoded",   "ranks",           "data_workers",
-                                         "data_copy",     "queue_dry", "queue_depth_min", "process_minor_faults"};
+constexpr const char* other_numbers[] = {"step",
+                                         "epoch",
+                                         "samples",
+                                         "padding",
+                                         "skipped_steps",
+                                         "decoded",
+                                         "ranks",
+                                         "data_workers",
+                                         "data_copy",
+                                         "queue_dry",
+                                         "queue_depth_min",
+                                         "process_minor_faults",
+                                         "device_energy",
+                                         "device_memory_clock",
+                                         "device_ecc_corrected",
+                                         "device_ecc_uncorrected",
+                                         "machine_energy"};
 
 // What throughput counts: "images per second", "tokens per second", ...
 std::string rate_title(const std::vector<Json>& records) {

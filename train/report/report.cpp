@@ -198,7 +198,8 @@ void write_facts(std::ostream& out, const Json& node, const std::string& prefix)
   for (const JsonMember& member : node.members()) {
     // Shown above or below the table, or empty.
     if (member.key == "metrics" || member.key == "profile" || member.key == "seconds" || member.key == "step_trace" ||
-        member.key == "device_profile" || member.key == "bad_samples" || text_of(member.value).empty())
+        member.key == "device_profile" || member.key == "bad_samples" || member.key == "cost" ||
+        text_of(member.value).empty())
       continue;
     if (member.value.is_object()) {
       write_facts(out, member.value, prefix + member.key + " ");
@@ -305,6 +306,16 @@ std::string profile_sections(const Json& run_info) {
 
 }  // namespace
 
+std::string cost_text(const Json& cost) {
+  if (!cost.is_object() || cost.find("hours") == nullptr) return "";
+  std::string text = duration_text(3600 * cost.at("hours").as_number());
+  for (const auto& [key, of] :
+       {std::pair("device_kwh", " kWh of devices"), {"machine_kwh", " kWh of processors and memory"}})
+    if (const Json* const kwh = cost.find(key)) text += join_text(", ", rounded(kwh->as_number(), 3), of);
+  if (const Json* const price = cost.find("price")) text += ", price " + rounded(price->as_number(), 4);
+  return text;
+}
+
 std::string report_html(const Json& run_info, const Json& config, const std::vector<Json>& records,
                         const std::string& sections) {
   const std::string name = text_at(config, "name");
@@ -317,6 +328,8 @@ std::string report_html(const Json& run_info, const Json& config, const std::vec
   write_evaluations(out, run_info, records);
   if (run_info.is_object() && run_info.size() > 0) {
     out << "<section><h2>Run</h2><table class=\"facts\">";
+    if (const Json* const cost = run_info.find("cost"))
+      out << "<tr><th>cost</th><td>" << html_escaped(cost_text(*cost)) << "</td></tr>";
     write_facts(out, run_info, "");
     out << "</table></section>";
   }

@@ -18,6 +18,9 @@ class Session;
 std::string report_html(const Json& run_info, const Json& config, const std::vector<Json>& records,
                         const std::string& sections = "");
 
+/// What a run has cost, by "cost" of its run.json, as "1h 02m, 0.84 kWh of devices, price 3.1"; "" for null.
+std::string cost_text(const Json& cost);
+
 /// Reads run.json, config.json and metrics.jsonl of a run's folder and writes report.html beside them. `best_step` is
 /// that of the best evaluation so far, or -1: run.json tells it at the end only. Without a valid split there is none.
 void write_report(const std::string& folder, std::int64_t best_step = -1);

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/cuda/nvml/sensors.h"
+
+#include <utility>
+
+#include "core/cuda/emulation.h"
+#include "core/cuda/library.h"
+#include "core/cuda/nvml/abi.h"
+#include "core/error.h"
+
+namespace hearth::cuda {
+namespace {
+
+using NvmlHandle = nvml::Handle;
+using NvmlResult = nvml::Result;
+
+struct NvmlFunctions {
+  Library file{"NVML", {"libnvidia-ml.so.1"}};
+  NvmlResult (*start)() = file.find("nvmlInit_v2");
+  const char* (*text)(NvmlResult) = file.find("nvmlErrorString");
+  NvmlResult (*device_by_uuid)(const char*, NvmlHandle*) = file.find("nvmlDeviceGetHandleByUUID");
+
+  // What a device, a driver or a version may lack.
+  NvmlResult (*mig_mode)(NvmlHandle, unsigned*, unsigned*) = if_there("nvmlDeviceGetMigMode");
+  NvmlResult (*whole_device)(NvmlHandle, NvmlHandle*) = if_there("nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
+  NvmlResult (*instance)(NvmlHandle, unsigned*) = if_there("nvmlDeviceGetGpuInstanceId");
+  NvmlResult (*use)(NvmlHandle, nvml::Utilization*) = if_there("nvmlDeviceGetUtilizationRates");
+  NvmlResult (*power)(NvmlHandle, unsigned*) = if_there("nvmlDeviceGetPowerUsage");
+  NvmlResult (*energy)(NvmlHandle, unsigned long long*) = if_there("nvmlDeviceGetTotalEnergyConsumption");
+  NvmlResult (*memory)(NvmlHandle, nvml::Memory*) = if_there("nvmlDeviceGetMemoryInfo");
+  NvmlResult (*clock)(NvmlHandle, int, unsigned*) = if_there("nvmlDeviceGetClockInfo");
+  NvmlResult (*temperature)(NvmlHandle, int, unsigned*) = if_there("nvmlDeviceGetTemperature");
+  NvmlResult (*reasons)(NvmlHandle, unsigned long long*) = if_there("nvmlDeviceGetCurrentClocksEventReasons");
+  NvmlResult (*reasons_before_r535)(NvmlHandle,
+                                    unsigned long long*) = if_there("nvmlDeviceGetCurrentClocksThrottleReasons");
+  NvmlResult (*pcie)(NvmlHandle, int, unsigned*) = if_there("nvmlDeviceGetPcieThroughput");
+  NvmlResult (*fields)(NvmlHandle, int, nvml::FieldValue*) = if_there("nvmlDeviceGetFieldValues");
+  NvmlResult (*ecc)(NvmlHandle, int, int, unsigned long long*) = if_there("nvmlDeviceGetTotalEccErrors");
+  NvmlResult (*make_events)(nvml::Events*) = if_there("nvmlEventSetCreate");
+  NvmlResult (*add_events)(NvmlHandle, unsigned long long, nvml::Events) = if_there("nvmlDeviceRegisterEvents");
+  NvmlResult (*next_event)(nvml::Events, nvml::Event*, unsigned) = if_there("nvmlEventSetWait_v2");
+  NvmlResult (*free_events)(nvml::Events) = if_there("nvmlEventSetFree");
+
+  Library::Function if_there(const char* symbol) {
+    return file.has(symbol) ? file.find(symbol) : Library::Function{nullptr};
+  }
+};
+
+// Leaked, like the library.
+NvmlFunctions& nvml_api() {
+  static NvmlFunctions& loaded = *new NvmlFunctions;
+  return loaded;
+}
+
+/// Empty once it has started.
+const std::string& why_nvml_does_not_start() {
+  static const std::string& reason = *new std::string([] {
+    const NvmlResult result = nvml_api().start();
+    return result == nvml::success ? std::string() : join_text("NVML does not start: ", nvml_api().text(result));
+  }());
+  return reason;
+}
+
+/// A device, as a whole and as the part of it that the program has.
+struct NvmlPosition {
+  NvmlHandle whole = nullptr, part = nullptr;  ///< no part where it is not known
+  bool is_divided = false;                     ///< among several users (MIG)
+  unsigned instance = nvml::no_instance;       ///< the number of the part
+};
+
+class NvmlSensors final : public DeviceSensors {
+ public:
+  explicit NvmlSensors(const NvmlPosition& at) : at_(at) {
+    if (api_.make_events == nullptr || api_.add_events == nullptr || api_.next_event == nullptr) return;
+    if (api_.make_events(&events_) != nvml::success) events_ = nullptr;
+    if (events_ != nullptr) (void)api_.add_events(at_.whole, nvml::event_xid, events_);
+  }
+  ~NvmlSensors() override {
+    if (events_ != nullptr && api_.free_events != nullptr) (void)api_.free_events(events_);
+  }
+
+  DeviceReadings read() override {
+    DeviceReadings now;
+    lost_.clear();
+    if (at_.part != nullptr) {
+      nvml::Memory memory{};
+      if (asks(api_.memory, at_.part, &memory)) now.memory = static_cast<double>(memory.used);
+    }
+    now.clock = number(api_.clock, nvml::clock_sm);
+    now.memory_clock = number(api_.clock, nvml::clock_memory);
+    now.temperature = number(api_.temperature, nvml::temperature_gpu);
+    read_throttling(now);
+    read_errors(now);
+    // Of all who share a divided GPU together.
+    if (!at_.is_divided) read_whole(now);
+    now.lost = lost_;
+    return now;
+  }
+
+ private:
+  /// Whether the function is there and gave an answer.
+  template <class F, class... Arguments>
+  bool asks(F* function, Arguments... arguments) {
+    if (function == nullptr) return false;
+    const NvmlResult result = function(arguments...);
+    if (result == nvml::gpu_is_lost) lost_ = api_.text(result);
+    return result == nvml::success;
+  }
+  std::optional<double> number(NvmlResult (*function)(NvmlHandle, int, unsigned*), int kind) {
+    unsigned value = 0;
+    return asks(function, at_.whole, kind, &value) ? std::optional<double>(value) : std::nullopt;
+  }
+
+  void read_whole(DeviceReadings& now) {
+    constexpr double percent = 0.01, milli = 1e-3, kilo = 1e3, kib = 1024;
+    nvml::Utilization use{};
+    if (asks(api_.use, at_.whole, &use)) now.use = percent * use.gpu;
+    unsigned milliwatts = 0;
+    if (asks(api_.power, at_.whole, &milliwatts)) now.power = milli * milliwatts;
+    unsigned long long millijoules = 0;
+    if (asks(api_.energy, at_.whole, &millijoules)) now.energy = milli * static_cast<double>(millijoules);
+    if (const auto sent = number(api_.pcie, nvml::pcie_sent)) now.pcie_sent = kilo * *sent;
+    if (const auto received = number(api_.pcie, nvml::pcie_received)) now.pcie_received = kilo * *received;
+    nvml::FieldValue links[2]{};
+    links[0].field = nvml::nvlink_sent_kib;
+    links[1].field = nvml::nvlink_received_kib;
+    links[0].scope = links[1].scope = nvml::all_links;
+    if (!asks(api_.fields, at_.whole, 2, links)) return;
+    const auto bytes = [](const nvml::FieldValue& field) {
+      return field.result == nvml::success ? std::optional(kib * static_cast<double>(field.value.u64)) : std::nullopt;
+    };
+    now.nvlink_sent = bytes(links[0]);
+    now.nvlink_received = bytes(links[1]);
+  }
+
+  void read_throttling(DeviceReadings& now) {
+    unsigned long long bits = 0;
+    if (!asks(api_.reasons, at_.whole, &bits) && !asks(api_.reasons_before_r535, at_.whole, &bits)) return;
+    std::vector<Throttle>& found = now.throttled.emplace();
+    const auto add = [&](unsigned long long bit, Throttle reason) {
+      if ((bits & bit) != 0) found.push_back(reason);
+    };
+    add(nvml::reason_power_limit, Throttle::power_limit);
+    add(nvml::reason_temperature, Throttle::temperature);
+    add(nvml::reason_hardware_temperature, Throttle::hardware_temperature);
+    add(nvml::reason_power_brake, Throttle::power_brake);
+    // Set beside the two above, which say more.
+    if ((bits & (nvml::reason_hardware_temperature | nvml::reason_power_brake)) == 0)
+      add(nvml::reason_hardware, Throttle::hardware);
+  }
+
+  void read_errors(DeviceReadings& now) {
+    for (const auto& [kind, reading] :
+         {std::pair(nvml::ecc_corrected, &now.ecc_corrected), std::pair(nvml::ecc_uncorrected, &now.ecc_uncorrected)}) {
+      unsigned long long count = 0;
+      if (asks(api_.ecc, at_.whole, kind, nvml::ecc_since_driver, &count)) *reading = static_cast<double>(count);
+    }
+    constexpr int most = 64;
+    nvml::Event event{};
+    for (int i = 0; i < most && events_ != nullptr && asks(api_.next_event, events_, &event, 0U); ++i) {
+      const bool is_other =
+          at_.is_divided && event.gpu_instance != nvml::no_instance && event.gpu_instance != at_.instance;
+      if (event.type == nvml::event_xid && !is_other) now.xids.push_back(static_cast<std::int64_t>(event.data));
+    }
+  }
+
+  NvmlFunctions& api_ = nvml_api();
+  NvmlPosition at_;
+  nvml::Events events_ = nullptr;
+  std::string lost_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceSensors> open_sensors(const std::string& uuid, std::string& why_not) {
+  NvmlFunctions& api = nvml_api();
+  why_not.clear();
+  if (!why_not_run(api.file).empty()) {
+    if (!is_emulated())
+      why_not = api.file.why_absent() + "; in a container, NVIDIA_DRIVER_CAPABILITIES has to name utility";
+    return nullptr;
+  }
+  why_not = why_nvml_does_not_start();
+  if (!why_not.empty()) return nullptr;
+  NvmlPosition at;
+  at.is_divided = true;
+  if (api.device_by_uuid(("MIG-" + uuid).c_str(), &at.part) == nvml::success) {
+    if (api.whole_device == nullptr || api.whole_device(at.part, &at.whole) != nvml::success) at.whole = at.part;
+    if (api.instance != nullptr) (void)api.instance(at.part, &at.instance);
+    return std::make_unique<NvmlSensors>(at);
+  }
+  if (const NvmlResult result = api.device_by_uuid(("GPU-" + uuid).c_str(), &at.whole); result != nvml::success) {
+    why_not = join_text("NVML knows no device with the UUID ", uuid, ": ", api.text(result));
+    return nullptr;
+  }
+  unsigned mode = 0, later = 0;
+  // Of a divided GPU, the part is not known by this UUID.
+  at.is_divided =
+      api.mig_mode != nullptr && api.mig_mode(at.whole, &mode, &later) == nvml::success && mode == nvml::mig_enabled;
+  if (!at.is_divided) at.part = at.whole;
+  return std::make_unique<NvmlSensors>(at);
+}
+
+}  // namespace hearth::cuda
