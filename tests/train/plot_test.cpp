@@ -106,6 +106,13 @@ TEST(Svg, stays_within_its_frame) {
   }
 }
 
+TEST(Svg, marks_what_lies_beside_the_curves) {
+  Chart chart{.title = "t", .x_label = "x", .curves = {{"a", {{1, 1}, {4, 2}}}}};
+  EXPECT_EQ(count(to_svg(chart), "class=\"mark\""), 0u);
+  chart.marks = {0, 2, 4, 5};
+  EXPECT_EQ(count(to_svg(chart), "class=\"mark\""), 3u) << "the last is behind the end";
+}
+
 TEST(Svg, leaves_out_what_is_not_finite) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   Chart chart{.title = "t", .x_label = "x", .curves = {{"a", {{0, nan}, {1, infinity}, {2, 1}, {nan, 1}}}}};

@@ -58,6 +58,9 @@ TEST(Report, shows_curves_metrics_facts_and_config) {
     EXPECT_PRED2(contains, page, part);
   EXPECT_EQ(count(page, "<svg"), 4u) << "no gradient norm was logged, so there is no chart of it";
   EXPECT_EQ(count(page, "<polyline"), 6u) << "loss and accuracy of both splits, rate and throughput of training only";
+  EXPECT_PRED2(contains, page, "Dashed lines: evaluations.");
+  EXPECT_GT(count(page, "class=\"mark\""), 0u);
+  EXPECT_EQ(count(page, "class=\"mark\"") % 2, 0u) << "in the charts of rate and throughput";
   EXPECT_EQ(count(page, "<tr class=\"best\">"), 1u);
   EXPECT_PRED2(contains, page, "<tr class=\"best\"><td>40</td>");
 }

@@ -36,6 +36,7 @@ h1 { font-size: 1.6rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 0 3rem; align-items: start; }
 svg { display: block; width: 100%; height: auto; font: 12px system-ui, sans-serif; } svg text { fill: var(--faint); }
 svg .title { fill: var(--ink); font-weight: 600; font-size: 13px; } .grid { stroke: var(--line); }
+.mark { stroke: var(--faint); stroke-dasharray: 2 4; opacity: .6; }
 polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 polyline.c0 { stroke: var(--c0); } circle.c0, svg text.l0 { fill: var(--c0); } .k0 { background: var(--c0); }
 polyline.c1 { stroke: var(--c1); } circle.c1, svg text.l1 { fill: var(--c1); } .k1 { background: var(--c1); }
@@ -183,7 +184,10 @@ void begin_page(std::ostream& out, const std::string& title) {
 void end_page(std::ostream& out) { out << "</body></html>\n"; }
 
 void write_charts(std::ostream& out, const std::vector<Chart>& charts) {
-  out << "<h2>Curves</h2><div class=\"charts\">";
+  out << "<h2>Curves</h2>";
+  if (std::ranges::any_of(charts, [](const Chart& chart) { return !chart.marks.empty(); }))
+    out << "<p class=\"sub\">Dashed lines: evaluations.</p>";
+  out << "<div class=\"charts\">";
   for (const Chart& chart : charts) {
     const std::string svg = to_svg(chart);
     if (!svg.empty()) out << "<div>" << svg << "</div>";

@@ -112,6 +112,11 @@ class Canvas {
          << html_escaped(chart_.x_label) << "</text>";
   }
 
+  void mark(double x) const {
+    out_ << "<line class=\"mark\" x1=\"" << number(px(x)) << "\" x2=\"" << number(px(x)) << "\" y1=\"" << top
+         << "\" y2=\"" << height - bottom << "\"/>";
+  }
+
   void curve(const Points& points, std::size_t colour) const {
     out_ << "<polyline class=\"c" << colour << "\" points=\"";
     for (const auto& [x, y] : points) out_ << number(px(x)) << "," << number(py(y)) << " ";
@@ -208,6 +213,8 @@ std::string to_svg(const Chart& chart) {
       << "\"><text class=\"title\" x=\"" << left << "\" y=\"18\">" << html_escaped(chart.title) << "</text>";
   const Canvas canvas(out, chart, x, y);
   canvas.axes();
+  for (const double mark : chart.marks)
+    if (mark >= x.low && mark <= x.high) canvas.mark(mark);
   for (std::size_t i = curves.size(); i-- > 0;) canvas.curve(curves[i], colour_of(chart, i));
   if (chart.legend) write_legend(out, chart);
   out << "</svg>";

@@ -31,7 +31,8 @@ struct Chart {
   bool percent = false;  ///< values are shares, shown times 100
   Scale scale = Scale::linear;
   std::vector<Curve> curves{};
-  bool legend = true;  ///< names of the curves above the chart
+  bool legend = true;           ///< names of the curves above the chart
+  std::vector<double> marks{};  ///< x of dashed lines, as of evaluations; those beside the curves are left out
 };
 
 /// An <svg> element whose colours come from the page's style sheet: classes c0, c1, ... for the curves. Long curves are

@@ -59,8 +59,21 @@ Chart phases_chart(const std::vector<Json>& records) {
           .curves = std::move(curves)};
 }
 
+// Epochs of the evaluations; none where there are too many to tell apart.
+std::vector<double> evaluation_marks(const std::vector<Json>& records) {
+  constexpr std::size_t most = 40;
+  std::vector<double> marks;
+  for (const Json& record : records)
+    if (const auto epoch = number_at(record, "epoch"); epoch && text_at(record, "split") != "train")
+      marks.push_back(*epoch);
+  std::ranges::sort(marks);
+  marks.erase(std::unique(marks.begin(), marks.end()), marks.end());
+  return marks.size() <= most ? marks : std::vector<double>();
+}
+
 std::vector<Chart> charts_of(const std::vector<Json>& records) {
   std::vector<Chart> charts;
+  const std::vector<double> evaluations = evaluation_marks(records);
   for (const Metric& metric : metrics_in(records)) {
     Chart chart = chart_of(metric);
     for (std::size_t i = 0; i < std::size(split_order); ++i) {
@@ -71,9 +84,14 @@ std::vector<Chart> charts_of(const std::vector<Json>& records) {
     // One number is in the tiles and the table.
     if (std::ranges::none_of(chart.curves, [](const Curve& curve) { return curve.points.size() > 1; })) continue;
     choose_scale(chart, metric);
+    // What is evaluated has its points there.
+    if (metric.of_training) chart.marks = evaluations;
     charts.push_back(std::move(chart));
   }
-  if (Chart phases = phases_chart(records); !phases.curves.empty()) charts.push_back(std::move(phases));
+  if (Chart phases = phases_chart(records); !phases.curves.empty()) {
+    phases.marks = evaluations;
+    charts.push_back(std::move(phases));
+  }
   return charts;
 }
 
