@@ -74,31 +74,41 @@ void DataParallel::agree() {
   require_same(*group_, "data parallel", mine, "every rank builds the same model, with the same options");
 }
 
-void DataParallel::make_buckets() {
-  const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
-  const auto element = static_cast<double>(size_of(parameters_->grads().dtype()));
-  bucket_of_.resize(entries.size());
-  std::int64_t end = parameters_->grads().size();
+std::vector<DataParallel::Bucket> DataParallel::buckets_of(const FlatParameters& parameters,
+                                                           const DataParallelOptions& options) {
+  const std::vector<FlatParameters::Entry>& entries = parameters.entries();
+  const auto element = static_cast<double>(size_of(parameters.grads().dtype()));
+  std::vector<Bucket> buckets;
+  std::int64_t end = parameters.grads().size();
   Bucket open;
   const auto close = [&] {
-    buckets_.push_back(open);
+    buckets.push_back(open);
     end = open.begin;
     open = {};
   };
   const auto fills = [&](std::int64_t size, double mb) { return static_cast<double>(size) * element >= mb * mebibyte; };
   for (std::size_t i = entries.size(); i-- > 0;) {
     // What fills a bucket alone does not hold up others: a tied embedding is ready last of all.
-    if (open.parameters != 0 && fills(open.begin - entries[i].begin, options_.bucket_mb)) close();
+    if (open.parameters != 0 && fills(open.begin - entries[i].begin, options.bucket_mb)) close();
     open.begin = entries[i].begin;
     open.size = end - open.begin;
     ++open.parameters;
-    bucket_of_[i] = buckets_.size();
-    const bool first = buckets_.empty();
-    if (i == 0 || fills(open.size, first ? std::min(options_.first_bucket_mb, options_.bucket_mb) : options_.bucket_mb))
+    const bool first = buckets.empty();
+    if (i == 0 || fills(open.size, first ? std::min(options.first_bucket_mb, options.bucket_mb) : options.bucket_mb))
       close();
   }
-  arrived_.assign(entries.size(), 0);
-  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.parameters);
+  return buckets;
+}
+
+void DataParallel::make_buckets() {
+  buckets_ = buckets_of(*parameters_, options_);
+  std::size_t entry = parameters_->entries().size();
+  bucket_of_.resize(entry);
+  arrived_.assign(entry, 0);
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    for (int k = 0; k < buckets_[i].parameters; ++k) bucket_of_[--entry] = i;
+    missing_.push_back(buckets_[i].parameters);
+  }
 }
 
 std::string DataParallel::bucket_name(std::size_t number) const {

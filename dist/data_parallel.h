@@ -62,7 +62,10 @@ class HEARTH_API DataParallel {
     std::int64_t size = 0;
     int parameters = 0;
   };
-  /// In the order in which they are summed: from the end of the buffer, where a backward pass begins.
+  /// Those of parameters, in the order in which they are summed: from the end of the buffer, where a backward pass
+  /// begins. The last parameters make up the first bucket.
+  static std::vector<Bucket> buckets_of(const FlatParameters& parameters, const DataParallelOptions& options);
+  /// Those of this one's parameters.
   const std::vector<Bucket>& buckets() const { return buckets_; }
   /// How many buckets the last reduce() found summed or under way.
   int overlapped() const { return overlapped_; }

@@ -27,9 +27,9 @@ namespace hearth::train {
 const std::vector<CommandSpec>& commands() {
   // Made at first use: before main() nobody would report that memory is short.
   static const std::vector<CommandSpec> table{
-      train_spec(),   launch_spec(),  eval_spec(),   predict_spec(),    status_spec(), trace_spec(), report_spec(),
-      compare_spec(), schema_spec(),  config_spec(), summary_spec(),    bench_spec(),  tune_spec(),  data_spec(),
-      weights_spec(), devices_spec(), doctor_spec(), completion_spec(), manual_spec()};
+      train_spec(),   launch_spec(),  eval_spec(),    predict_spec(), status_spec(),     trace_spec(), report_spec(),
+      compare_spec(), schema_spec(),  config_spec(),  plan_spec(),    summary_spec(),    bench_spec(), tune_spec(),
+      data_spec(),    weights_spec(), devices_spec(), doctor_spec(),  completion_spec(), manual_spec()};
   return table;
 }
 

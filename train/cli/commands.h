@@ -23,6 +23,7 @@ CommandSpec report_spec();
 CommandSpec compare_spec();
 CommandSpec schema_spec();
 CommandSpec config_spec();
+CommandSpec plan_spec();
 CommandSpec summary_spec();
 CommandSpec bench_spec();
 CommandSpec tune_spec();

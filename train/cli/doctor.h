@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dist/network.h"
+#include "train/cli/arguments.h"
 
 namespace hearth::train {
 
@@ -12,5 +13,7 @@ namespace hearth::train {
 void print_line(const std::string& name, const std::string& text);
 /// What `hearth doctor --network` prints, on stdout.
 void print_network(const dist::Network& network, bool as_json);
+/// Measures this machine, prints its description and keeps it for `hearth plan`; gives the exit code.
+int doctor_speed(const Arguments& arguments);
 
 }  // namespace hearth::train

@@ -142,6 +142,8 @@ int doctor_command(const Arguments& arguments) {
     print_network(dist::look_at_network(), arguments.has("--json"));
     return 0;
   }
+  if (arguments.has("--speed")) return doctor_speed(arguments);
+  HEARTH_CHECK(UsageError, !arguments.has("--device"), "doctor: --device is that of --speed; say both");
   const Json cpu = described_cpu();
   const CudaDevices cuda = find_cuda_devices();
   const auto [list, plans] = all_parts();
@@ -190,7 +192,11 @@ CommandSpec doctor_spec() {
           0,
           0,
           "Tells which devices and libraries were found, in which version, and what replaces those that are missing.",
-          {{"--network", "", "tell of interfaces, RDMA devices, what NCCL would choose, and what to change, instead"},
+          {{"--speed", "",
+            "measure in some ten seconds what this machine does in a second, for `hearth plan`, instead; kept in the "
+            "folder for caches"},
+           {"--device", "DEVICE", "with --speed: cpu or cuda; auto without"},
+           {"--network", "", "tell of interfaces, RDMA devices, what NCCL would choose, and what to change, instead"},
            {"--json", "", "print as JSON on stdout"}},
           doctor_command};
 }

@@ -44,7 +44,8 @@ int other_threads() {
 }
 
 bool computes(std::string_view command) {
-  constexpr std::string_view those[] = {"train", "eval", "predict", "bench", "tune", "report"};
+  constexpr std::string_view those[] = {"train", "eval", "predict", "plan",  "summary",
+                                        "bench", "tune", "report",  "doctor"};
   return std::ranges::find(those, command) != std::end(those);
 }
 
