@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "autograd/accumulate.h"
 #include "autograd/grad_state.h"
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/marker.h"
+#include "core/origin.h"
 #include "core/run_on.h"
 #include "dist/agreement.h"
 
@@ -144,6 +147,8 @@ void DataParallel::start_ready() {
 }
 
 void DataParallel::start(std::size_t number) {
+  std::optional<Marker> marker;
+  if (Marker::is_on()) marker.emplace(lasting_text(bucket_name(number)));
   const Bucket& bucket = buckets_[number];
   const Tensor& grads = parameters_->grads();
   // What had no part in the loss is zero.
