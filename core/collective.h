@@ -102,7 +102,7 @@ class HEARTH_API Collective {
   /// Returns when every rank has come here.
   virtual void barrier() = 0;
 
-  /// Of collectives on the host; those of NCCL are not measured. To be read while none is under way.
+  /// Of collectives on the host, and the bytes of NCCL's. To be read while none is under way.
   virtual Traffic traffic() const { return {}; }
   /// From now on collectives on the host are added to `spans`, which must outlive them; null: no more. To be called
   /// while none is under way.

@@ -18,6 +18,7 @@
 #include "train/checkpoint/checkpoint_set.h"
 #include "train/checkpoint/run_info.h"
 #include "train/memory/step_memory.h"
+#include "train/plan/run_peak.h"
 #include "train/profile/trace/traced_steps.h"
 #include "train/report/report.h"
 #include "train/report/trust_ratios.h"
@@ -52,9 +53,8 @@ Trainer::Trainer(Session& session, RunFolder& folder, Progress& progress)
       folder_(folder),
       progress_(progress),
       communication_(&session.ranks->group()),
-      input_(*session.data.train) {
-  if (session.device().is_cuda()) peak_ = known_peak(cuda::device_info(session.device()).name);
-  if (size_of(session.config().precision.type()) != 2) peak_.tflops = 0;
+      input_(*session.data.train),
+      peak_(run_peak(session.device(), session.config().precision.dtype)) {
   if (folder.writes()) relink_copies(folder.checkpoints());
   // Rank 0 has made the folder, which the others look into.
   session.ranks->group().barrier();
@@ -469,7 +469,7 @@ void Trainer::log_interval(const StepResult& last, data::Loader& loader) {
   energy_->write(record, session_.at_end());
   if (const std::int64_t bad = count_of_bad_samples(session_.data); bad > 0) record.set("bad_samples", bad);
   if (!session_.ranks->alone()) record.set("ranks", session_.ranks->size());
-  communication_.write(record);
+  communication_.write(record, phases);
   write_use(record, work_.sum(), phases.total(), peak_);
   work_.clear();
   add_record(record);

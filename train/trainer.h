@@ -140,7 +140,7 @@ class HEARTH_API Trainer {
   std::unique_ptr<EnergyMeters> energy_;        ///< while the run goes on
   data::Stage told_stage_ = data::Stage::room;  ///< what steps were last said to wait for
   StepWorkMeter work_;
-  DevicePeak peak_;  ///< of a CUDA device, in products of 16 bits where the run's are
+  DevicePeak peak_;  ///< for products in the run's type
   StragglerWatch stragglers_;
   RunProfile profile_;
   std::unique_ptr<TracedSteps> traced_;  ///< from the first step on

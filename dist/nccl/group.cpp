@@ -350,10 +350,19 @@ void Group::sum_in_order(cuda::Stream& stream, const Tensor& x, const Pieces& pi
   });
 }
 
+Traffic Group::traffic() const {
+  Traffic traffic = host_->traffic();
+  traffic.bytes += bytes_;
+  return traffic;
+}
+
+void Group::count_bytes(std::size_t whole) { bytes_ += static_cast<std::int64_t>(whole) * (size() - 1) / size(); }
+
 Work Group::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
   check_all_reduce(x, wire);
   if (x.device() != device_) return host_->all_reduce(x, op, wire);
   const Tensor sent = wire ? Tensor::empty(x.shape(), *wire, device_) : x;
+  count_bytes(2 * sent.byte_size());
   std::vector<Tensor> held{x, sent};
   const bool in_order = op == Reduce::sum && sums_in_order(sent);
   const Pieces pieces(x.size(), size(), grain_bytes / static_cast<std::int64_t>(size_of(sent.dtype())));
@@ -376,6 +385,7 @@ Work Group::reduce_scatter(const Tensor& x, const Tensor& part) {
   if (x.device() != device_ || part.device() != device_) return host_->reduce_scatter(x, part);
   HEARTH_CHECK(DTypeError, x.dtype() != DType::boolean, "reduce_scatter: ", describe(x), ": bool has no sum; take u8");
   const Pieces pieces(x.size(), size(), std::max<std::int64_t>(part.size(), 1));
+  count_bytes(x.byte_size());
   std::vector<Tensor> held{x, part};
   if (sums_in_order(x)) held.push_back(Tensor::empty(x.shape(), x.dtype(), device_));
   const Tensor rows = held.back();
@@ -394,6 +404,7 @@ Work Group::reduce_scatter(const Tensor& x, const Tensor& part) {
 Work Group::all_gather(const Tensor& part, const Tensor& all) {
   check_parts("all_gather", all, part, size());
   if (part.device() != device_ || all.device() != device_) return host_->all_gather(part, all);
+  count_bytes(all.byte_size());
   return start(call_of(Kind::all_gather, all), {part, all}, all, [&](cuda::Stream& stream) {
     check(library().all_gather(part.bytes(), all.bytes(), part.byte_size(), ncclUint8, comm_, stream.raw()),
           "ncclAllGather");
@@ -403,6 +414,7 @@ Work Group::all_gather(const Tensor& part, const Tensor& all) {
 Work Group::broadcast(const Tensor& x, int root) {
   check_broadcast(x, root, size());
   if (x.device() != device_) return host_->broadcast(x, root);
+  count_bytes(x.byte_size());
   return start(call_of(Kind::broadcast, x, root), {x}, x, [&](cuda::Stream& stream) {
     check(library().broadcast(x.bytes(), x.bytes(), x.byte_size(), ncclUint8, root, comm_, stream.raw()),
           "ncclBroadcast");

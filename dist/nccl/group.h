@@ -42,6 +42,8 @@ class Group : public Collective, public Peers {
   Work broadcast(const Tensor& x, int root = 0) override;
   void barrier() override { host_->barrier(); }
   void abort(const std::string& reason) override;
+  /// Bytes as a ring sends them; of what is replayed, those of its recording. Seconds are the host group's.
+  Traffic traffic() const override;
   std::string who(int rank) const override { return host_->who(rank); }
   void set_status(const std::string& status) override { host_->set_status(status); }
 
@@ -58,6 +60,8 @@ class Group : public Collective, public Peers {
   void check(ncclResult_t result, const char* call);
   void check(ncclResult_t result, const char* call, const std::string& more);
   void call(const std::function<void()>& calls);
+  /// Counts what this rank sends of a tensor that all ranks have a piece of.
+  void count_bytes(std::size_t whole);
   bool sums_in_order(const Tensor& x) const;
   /// rows [size * part of this rank]: what all ranks have in this rank's piece of x.
   void gather_rows(cuda::Stream& stream, const Tensor& x, const Pieces& pieces, const Tensor& rows);
@@ -72,6 +76,7 @@ class Group : public Collective, public Peers {
   ncclComm_t comm_ = nullptr;
   cuda::Stream stream_;
   std::uint64_t sequence_ = 0;
+  std::atomic<std::int64_t> bytes_{0};  ///< sent over NCCL
   const std::shared_ptr<Failure> failure_;
   std::timed_mutex calling_;  ///< held while a call into NCCL uses the communicator
   std::atomic<bool> stopping_{false};

@@ -12,14 +12,18 @@ void CommunicationMeter::begin_step() {
 void CommunicationMeter::end_step(double seconds) {
   if (group_ == nullptr) return;
   const Traffic of_step = group_->traffic() - before_;
-  last_ = {seconds, std::max(0.0, seconds - of_step.exposed_seconds)};
+  // Those of devices overlap: the host does not know how long it would have taken alone.
+  if (!on_device_) last_ = {seconds, std::max(0.0, seconds - of_step.exposed_seconds)};
   sum_ += of_step;
+  // A replay sends what its recording sent.
+  if (!on_device_ || of_step.bytes > bytes_of_step_ / 2) bytes_of_step_ = of_step.bytes;
+  if (on_device_) sum_.bytes += bytes_of_step_ - of_step.bytes;
   seconds_ += seconds;
   ++steps_;
 }
 
 double CommunicationMeter::wait_fraction() const {
-  return group_ == nullptr ? -1 : sum_.exposed_seconds / std::max(1e-9, seconds_);
+  return group_ == nullptr || on_device_ ? -1 : sum_.exposed_seconds / std::max(1e-9, seconds_);
 }
 
 void CommunicationMeter::add_times(std::span<const StepTimes> times) {
@@ -30,9 +34,17 @@ double CommunicationMeter::scaling_efficiency() const {
   return of_ranks_.whole > 0 ? of_ranks_.busy / of_ranks_.whole : -1;
 }
 
-void CommunicationMeter::write(Json& record) const {
+void CommunicationMeter::write(Json& record, const PhaseSeconds& phases) const {
   if (group_ == nullptr || steps_ == 0) return;
   const auto steps = static_cast<double>(steps_);
+  if (on_device_) {
+    const double wait = phases[Phase::communication] / std::max(1e-9, phases.total());
+    record.set("communication_bytes", sum_.bytes / steps_)
+        .set("communication_exposed", phases[Phase::communication] / steps)
+        .set("communication_wait", wait)
+        .set("scaling_efficiency", 1 - wait);
+    return;
+  }
   record.set("communication_bytes", sum_.bytes / steps_)
       .set("communication_seconds", sum_.seconds / steps)
       .set("communication_exposed", sum_.exposed_seconds / steps)

@@ -10,6 +10,7 @@
 #include "core/collective.h"
 #include "core/export.h"
 #include "core/io/json_text.h"
+#include "train/profile/phase_meter.h"
 
 namespace hearth::train {
 
@@ -22,9 +23,10 @@ struct StepTimes {
 /// Of the steps of a log interval, as one rank measures them.
 class HEARTH_API CommunicationMeter {
  public:
-  /// Nothing is measured in a run of one process, and where the host does not wait for the sums.
+  /// Nothing is measured in a run of one process.
   explicit CommunicationMeter(const Collective* group)
-      : group_(group != nullptr && group->size() > 1 && group->device().is_cpu() ? group : nullptr) {}
+      : group_(group != nullptr && group->size() > 1 ? group : nullptr),
+        on_device_(group_ != nullptr && group_->device().is_cuda()) {}
 
   void begin_step();
   /// `seconds`: the whole step.
@@ -38,13 +40,16 @@ class HEARTH_API CommunicationMeter {
   /// What the ranks compute together over as many times what one would without communication: the busy part of their
   /// time. Below 0 where that is not known.
   double scaling_efficiency() const;
-  /// The keys communication_... and scaling_efficiency of a line of training metrics.
-  void write(Json& record) const;
+  /// The keys communication_... and scaling_efficiency of a line of training metrics. Where devices sum, the time that
+  /// they wait is a phase of the steps, and how long a sum takes is not known.
+  void write(Json& record, const PhaseSeconds& phases) const;
   /// Begins an interval.
   void clear();
 
  private:
   const Collective* group_;
+  bool on_device_;
+  std::int64_t bytes_of_step_ = 0;  ///< of the last step that was no replay
   Traffic before_, sum_;
   double seconds_ = 0;
   std::int64_t steps_ = 0;

@@ -32,11 +32,12 @@ class HEARTH_API StepWorkMeter {
   StepWork before_, last_, sum_;
 };
 
-/// What the maker's data sheet says of a GPU; 0 where it is not known here.
+/// What a device can do at most; 0 where it is not known here.
 struct DevicePeak {
-  double tflops = 0;  ///< dense products of 16-bit types with f32 sums
+  double tflops = 0;  ///< dense products
   double gbs = 0;     ///< of its memory
 };
+/// What the maker's data sheet says of a GPU: products of 16-bit types with f32 sums.
 HEARTH_API DevicePeak known_peak(std::string_view device_name);
 
 /// Sets "mfu" and "bandwidth", the parts of the peak's arithmetic and memory rate that `work` within so many seconds

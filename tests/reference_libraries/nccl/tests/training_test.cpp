@@ -78,6 +78,7 @@ class CudaNcclTraining : public testing::TestWithParam<Problem> {
     std::string weights;  // hash
     std::vector<double> losses;
     std::int64_t replays = 0;
+    std::vector<double> bytes, efficiency;  // of the lines
     bool operator==(const Result& other) const { return weights == other.weights && losses == other.losses; }
   };
   Result train(std::vector<std::unique_ptr<Collective>> groups, std::vector<std::string> overrides) {
@@ -108,6 +109,9 @@ class CudaNcclTraining : public testing::TestWithParam<Problem> {
       const Json record = parse_json(line, "metrics.jsonl");
       if (record.at("split").as_string() == "train" && record.find("loss"))
         result.losses.push_back(record.at("loss").as_number());
+      if (record.at("split").as_string() != "train" || !record.find("communication_bytes")) continue;
+      result.bytes.push_back(record.at("communication_bytes").as_number());
+      result.efficiency.push_back(record.at("scaling_efficiency").as_number());
     }
     result.replays = cuda::counters().graph_launches - before;
     return result;
@@ -148,6 +152,14 @@ TEST_P(CudaNcclTraining, ReplayedStepsGiveTheBitsOfEagerOnes) {
     EXPECT_EQ(replayed.weights, eager.weights) << mode;
     EXPECT_EQ(replayed.losses, eager.losses) << mode;
     EXPECT_EQ(eager.replays, 0);
+    // Replays tell of their communication too.
+    ASSERT_EQ(replayed.bytes.size(), eager.bytes.size());
+    ASSERT_FALSE(eager.bytes.empty());
+    for (std::size_t i = 0; i < eager.bytes.size(); ++i) {
+      EXPECT_GT(replayed.bytes[i], 1000);
+      EXPECT_GT(replayed.efficiency[i], 0);
+      EXPECT_LE(replayed.efficiency[i], 1);
+    }
     const std::string name = GetParam().name;
     // Two ranks, and all steps but the first two; none where each updates a part (dist.zero).
     const std::int64_t most = name == "resnet_zero" ? 0 : 2 * (steps() - 2);
