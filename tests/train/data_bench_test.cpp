@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/build.h"
+#include "data/packing/pack_text.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "train/bench/disk_speed.h"
@@ -89,6 +90,40 @@ TEST(DataBench, DataInMemoryHasNoLimitsOfFiles) {
   const std::string text = to_text(measured);
   EXPECT_FALSE(contains(text, "alone from") || contains(text, "decoding alone")) << text;
   EXPECT_PRED2(contains, text, "with no workers");
+}
+
+TEST(DataBench, PackedTextIsMeasuredBesideTheText) {
+  const test::TempDir folder;
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += join_text("line ", i * i, "\tthe other side of ", i, "\n");
+  folder.write("pairs.tsv", {lines.begin(), lines.end()});
+  const LoadedConfig loaded =
+      config_of(folder, R"({"type": "parallel_text", "workers": 0, "longest": 64, "max_ratio": 9, "multiple": 4,
+                            "valid_fraction": 0.2, "train": [")" +
+                            (folder / "pairs.tsv").string() + R"("]})");
+  const std::string out = folder / "packed";
+  const LoadedConfig packed = packed_config(loaded, out);
+  (void)data::pack_text(loaded.config.data, out);
+  EXPECT_EQ(packed.config.name, "small/packed");
+  const DataBench loose = bench_data(loaded, Device{}, 0.05), of_pack = bench_data(packed, Device{}, 0.05);
+  EXPECT_EQ(loose.epoch_samples, 160);
+  EXPECT_EQ(of_pack.epoch_samples, 160) << "the split of the run";
+  EXPECT_GT(loose.open_seconds, 0);
+  EXPECT_LT(loose.first_epoch_per_s(), loose.samples_per_s);
+  EXPECT_NEAR(1 / loose.first_epoch_per_s(), 1 / loose.samples_per_s + loose.open_seconds / 160, 1e-12);
+  const PackedSpeedup speedup = speedup_of(of_pack, loose);
+  EXPECT_DOUBLE_EQ(speedup.first_epoch, of_pack.first_epoch_per_s() / loose.first_epoch_per_s());
+  EXPECT_DOUBLE_EQ(speedup.later_epochs, of_pack.samples_per_s / loose.samples_per_s);
+  const Json line = to_json(of_pack)[0];
+  EXPECT_EQ(line.at("case").at("name").as_string(), "data/small/packed");
+  EXPECT_DOUBLE_EQ(line.at("open_seconds").as_number(), of_pack.open_seconds);
+  EXPECT_DOUBLE_EQ(line.at("first_epoch_samples_per_s").as_number(), of_pack.first_epoch_per_s());
+  EXPECT_PRED2(contains, to_text(of_pack), "opening the data: ");
+  // What is packed, and what is no text.
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)packed_config(packed, out); }), "packed already");
+  const LoadedConfig digits = config_of(folder, R"({"type": "digits"})");
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)packed_config(digits, out); }),
+               "\"digits\" is not packed to be measured");
 }
 
 TEST(DiskSpeed, ReadsWhatItIsGiven) {

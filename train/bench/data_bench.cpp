@@ -8,6 +8,7 @@
 #include <exception>
 #include <iomanip>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "core/cpu/cores.h"
@@ -138,18 +139,53 @@ DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) 
   const RunConfig& config = loaded.config;
   data::DataSplits splits = data::make_data(config.data);
   const data::Dataset& set = *splits.train;
+double DataBench::first_epoch_per_s() const {
+  const auto samples = static_cast<double>(epoch_samples);
+  return samples / (open_seconds + samples / samples_per_s);
+}
+
+PackedSpeedup speedup_of(const DataBench& packed, const DataBench& loose) {
+  return {packed.first_epoch_per_s() / loose.first_epoch_per_s(), packed.samples_per_s / loose.samples_per_s};
+}
+
+LoadedConfig packed_config(const LoadedConfig& loaded, const std::string& folder) {
+  const Json& given = loaded.config.data.node();
+  const std::string type = given.at("type").as_string();
+  HEARTH_CHECK(ConfigError, type == "text" || type == "parallel_text", "/data/type: \"", type,
+               "\" is not packed to be measured; text and parallel_text are. Measure a folder that `hearth data pack` "
+               "wrote by itself");
+  const Json* const before = given.find("packed");
+  HEARTH_CHECK(ConfigError, before == nullptr || before->as_string().empty(),
+               "/data/packed: the data are packed already");
+  // What the folder has.
+  const std::set<std::string> left_out{
+      "train", "valid", "test", "packed", "tokenizer", "source_tokenizer", "documents", "valid_fraction", "split_seed"};
+  Json data = Json::object();
+  for (const JsonMember& member : given.members())
+    if (!left_out.contains(member.key)) data.set(member.key, member.value);
+  data.set("packed", folder);
+  LoadedConfig packed = loaded;
+  packed.config.data = data::datasets().parse(data);
+  packed.config.name += "/packed";
+  return packed;
+}
+
   const std::string unit = join_text(set.unit(), "/s");
   const std::string name = "data/" + config.name;
+  const auto began = Clock::now();
   const int threads = std::max(splits.options.workers, 1), cores = cpu::available_cores();
+  const double open_seconds = seconds_since(began);
 
   DataBench bench;
   Taken piped;
   {
     data::Loader loader = splits.train_loader(config.train.batch_size, config.seed, device.type);
     piped = take(loader, seconds, set);
+  bench.open_seconds = open_seconds;
   }
   bench.pipeline = case_of(name, piped, piped, device, unit);
   bench.pipeline.implementation =
+    bench.epoch_samples = loader.samples_per_epoch();
       splits.options.workers == 0 ? "no workers" : join_text(threads, threads == 1 ? " worker" : " workers");
   bench.samples_per_s = piped.samples / piped.seconds;
   bench.use = piped.use;
@@ -229,6 +265,8 @@ std::vector<Json> to_json(const DataBench& measured) {
 
 std::string to_text(const DataBench& measured) {
   const BenchCase& pipeline = measured.pipeline;
+      .set("open_seconds", measured.open_seconds)
+      .set("first_epoch_samples_per_s", measured.first_epoch_per_s())
   const DataLimits& limits = measured.limits;
   TextStream out;
   out << pipeline.name << "  " << pipeline.shape << " " << name_of(pipeline.dtype) << "  " << std::fixed
@@ -256,3 +294,5 @@ std::string to_text(const DataBench& measured) {
 }
 
 }  // namespace hearth::train
+  out << "\nopening the data: " << std::setprecision(3) << measured.open_seconds
+      << " s; a first epoch with it: " << std::setprecision(1) << measured.first_epoch_per_s() << " samples/s";

@@ -35,10 +35,26 @@ struct DataBench {
   InputAdvice bottleneck;
   DataLimits limits;
   double samples_per_s = 0;  ///< of the pipeline
+  double open_seconds = 0;   ///< from the configuration to datasets; text that is not packed is tokenised meanwhile
+  std::int64_t epoch_samples = 0;
+
+  /// Samples a second of a first epoch: opening, and the pipeline after it.
+  double first_epoch_per_s() const;
 };
 
 /// Each of the measurements takes about so many seconds.
 DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds);
+
+/// The same run on its data as `hearth data pack` puts them into `folder`. ConfigError for data that are neither text
+/// nor parallel text, or packed already.
+LoadedConfig packed_config(const LoadedConfig& loaded, const std::string& folder);
+
+/// How many times faster `packed` is.
+struct PackedSpeedup {
+  double first_epoch = 0;
+  double later_epochs = 0;
+};
+PackedSpeedup speedup_of(const DataBench& packed, const DataBench& loose);
 
 /// Bench lines: of the pipeline with "stages", "limits" and "bottleneck", then of each stage.
 std::vector<Json> to_json(const DataBench& measured);

@@ -8,6 +8,7 @@
 #include "core/memory/memory.h"
 #include "core/profiler.h"
 #include "core/profiler_spans.h"
+#include "data/packing/pack_text.h"
 #include "train/bench/bench.h"
 #include "train/bench/data_bench.h"
 #include "train/bench/step_bench.h"
@@ -178,18 +179,45 @@ int bench_ops(const Arguments& arguments) {
   return 0;
 }
 
+void print(const DataBench& measured, bool as_json) {
+  if (!as_json) {
+    std::cout << to_text(measured);
+    return;
+  }
+  for (const Json& line : to_json(measured)) std::cout << to_text(line) << "\n";
+}
+
+/// The data as the configuration has them, and packed into a folder.
+int bench_packed(const LoadedConfig& loaded, const std::string& folder, Device device, double seconds, bool as_json) {
+  const LoadedConfig packed = packed_config(loaded, folder);
+  (void)data::pack_text(loaded.config.data, folder);
+  const DataBench loose = bench_data(loaded, device, seconds), of_pack = bench_data(packed, device, seconds);
+  const PackedSpeedup speedup = speedup_of(of_pack, loose);
+  print(loose, as_json);
+  print(of_pack, as_json);
+  if (as_json)
+    std::cout << to_text(Json::object()
+                             .set("schema", 1)
+                             .set("packed_speedup", Json::object()
+                                                        .set("first_epoch", speedup.first_epoch)
+                                                        .set("later_epochs", speedup.later_epochs)))
+              << "\n";
+  else
+    std::cout << std::fixed << std::setprecision(2) << "packed: " << speedup.first_epoch
+              << " times the samples/s of a first epoch, " << speedup.later_epochs << " times those of later ones\n";
+  return 0;
+}
+
 int bench_loading(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 2,
                "bench data: give a config; usage: hearth bench data CONFIG.json");
-  arguments.refuse_others("bench data", {"--set", "--device", "--seconds", "--json"});
+  arguments.refuse_others("bench data", {"--set", "--device", "--seconds", "--packed", "--json"});
   const LoadedConfig loaded = bench_config(arguments);
   const auto seconds = static_cast<double>(arguments.positive("--seconds", 3));
-  const DataBench measured = bench_data(loaded, device_of_run(loaded.config.device), seconds);
-  if (!arguments.has("--json")) {
-    std::cout << to_text(measured);
-    return 0;
-  }
-  for (const Json& line : to_json(measured)) std::cout << to_text(line) << "\n";
+  const Device device = device_of_run(loaded.config.device);
+  if (const auto folder = arguments.value("--packed"))
+    return bench_packed(loaded, *folder, device, seconds, arguments.has("--json"));
+  print(bench_data(loaded, device, seconds), arguments.has("--json"));
   return 0;
 }
 
@@ -227,6 +255,8 @@ CommandSpec bench_spec() {
         "by its own clock (CUPTI)"},
        {"--trace", "FILE", "step: write a Chrome trace"},
        {"--report", "DIR", "step: with --profile, keep these times in a run's folder, for its report"},
+       {"--packed", "FOLDER",
+        "data: pack text or parallel text into this folder, measure that too, and say how much faster it is"},
        {"--seconds", "N", "data: how long each measurement takes (default: 3)"},
        {"--serve", "", "step: time one step for each line on stdin, printing its milliseconds"},
        {"--json", "", "print as JSON on stdout"}},
