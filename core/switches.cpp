@@ -4,13 +4,11 @@
 #include <atomic>
 #include <utility>
 
-#include "core/tf32.h"
-
 namespace hearth {
 namespace {
 
-std::atomic<bool> process_deterministic{Switches{}.deterministic}, process_repeatable{Switches{}.repeatable},
-    process_tf32{Switches{}.tf32};
+std::atomic<bool> process_deterministic{Switches{}.deterministic}, process_repeatable{Switches{}.repeatable};
+std::atomic<Tf32> process_tf32{Switches{}.tf32};
 
 thread_local std::optional<Switches> of_thread;
 
@@ -28,7 +26,8 @@ Switches switches() noexcept {
 SwitchScope::SwitchScope(const Switches& of_scope) noexcept : before_(std::exchange(of_thread, of_scope)) {}
 SwitchScope::~SwitchScope() { of_thread = before_; }
 
-bool allows_tf32() { return switches().tf32; }
-void set_allows_tf32(bool on) { process_tf32.store(on, std::memory_order_relaxed); }
+Tf32 allowed_tf32() { return switches().tf32; }
+bool allows_tf32() { return allowed_tf32() == Tf32(true); }
+void set_allows_tf32(Tf32 of) { process_tf32.store(of, std::memory_order_relaxed); }
 
 }  // namespace hearth

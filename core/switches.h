@@ -5,13 +5,14 @@
 #include <optional>
 
 #include "core/export.h"
+#include "core/tf32.h"
 
 namespace hearth {
 
 struct Switches {
   bool deterministic = false;  ///< cpu::deterministic()
   bool repeatable = true;      ///< repeatable()
-  bool tf32 = false;           ///< allows_tf32()
+  Tf32 tf32{};                 ///< allowed_tf32()
 };
 
 /// Those that apply to the calling thread. Threads of the pool have those of the thread that gave them work.

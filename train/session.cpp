@@ -387,7 +387,7 @@ void throw_diverged(const Session& session, const std::string& what) {
 Switches Session::switches() const {
   return {.deterministic = config().train.deterministic,
           .repeatable = config().train.repeatable,
-          .tf32 = config().precision.dtype == ComputeType::tf32};
+          .tf32 = config().precision.allowed_tf32()};
 }
 
 data::Loader Session::make_train_loader(std::int64_t first_batch) const {

@@ -64,7 +64,7 @@ void run_product(cuda::Stream&, ProductCandidates& candidates, const MatmulProbl
   whole.keeps_pre = operands.pre.defined();
   whole.sums_a = operands.a_sums.defined();
   whole.repeatable = repeatable();
-  whole.tf32 = whole.a == DType::f32 && whole.b == DType::f32 && allows_tf32();
+  whole.tf32 = whole.a == DType::f32 && whole.b == DType::f32 && allowed_tf32().matmul;
   whole.device = operands.c.device().index;
   run_choice(candidates, whole, operands);
 }

@@ -29,6 +29,13 @@ TEST(Switches, AScopeIsOfItsThread) {
   }).join();
 }
 
+TEST(Switches, Tf32IsByOperation) {
+  const SwitchScope scope({.tf32 = {false, true}});
+  EXPECT_FALSE(allowed_tf32().matmul);
+  EXPECT_TRUE(allowed_tf32().conv);
+  EXPECT_FALSE(allows_tf32());
+}
+
 TEST(Switches, ThePoolHasThoseOfTheCaller) {
   std::atomic<int> wrong{0};
   const auto check = [&](bool expected) {

@@ -102,6 +102,18 @@ TEST_F(PrecisionReportOnADevice, ProductsMayBeOfTf32There) {
   EXPECT_EQ(count(lines, "batch_norm as_is in f32 gives f32 of f32 f32 f32 -"), 2);
   run.device = "cpu";
   EXPECT_EQ(count(lines_of_run(run), "conv2d low_precision in f32 gives f32 of f32 f32 -"), 3);
+  // By operation.
+  run = {.level = "O0", .dtype = "f32", .device = "cuda", .model = test::tiny_resnet};
+  run.precision = R"(, "tf32": {"conv": "on"})";
+  const auto by_conv = lines_of_run(run);
+  EXPECT_EQ(count(by_conv, "conv2d low_precision in tf32 gives f32 of f32 f32 -"), 3);
+  EXPECT_EQ(count(by_conv, "linear low_precision in f32 gives f32 of f32 f32 f32"), 1);
+  run.precision = R"(, "tf32": {"matmul": "on"})";
+  const auto by_matmul = lines_of_run(run);
+  EXPECT_EQ(count(by_matmul, "conv2d low_precision in f32 gives f32 of f32 f32 -"), 3);
+  EXPECT_EQ(count(by_matmul, "linear low_precision in tf32 gives f32 of f32 f32 f32"), 1);
+  run.precision = "";
+  run.device = "cpu";
   // A switch of the process.
   run.level = "O0";
   run.dtype = "f32";

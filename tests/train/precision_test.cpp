@@ -67,6 +67,13 @@ TEST(PrecisionConfig, WhatMakesNoSenseIsRefusedWithARemedy) {
       {R"({"level": "auto", "dtype": "bf16"})", {"level auto chooses the dtype", "leave dtype"}},
       {R"({"level": "auto", "loss_scale": 8})", {"leave dtype, loss_scale"}},
       {R"({"level": "automatic"})", {"automatic", "auto"}},
+      {R"({"level": "O1", "dtype": "tf32", "tf32": "on"})", {"dtype tf32 rounds all", "level O0"}},
+      {R"({"level": "O1", "dtype": "tf32", "tf32": {"conv": "off"}})", {"leave the field tf32 out"}},
+      {R"({"level": "O2", "dtype": "bf16", "tf32": "on"})", {"dtype bf16 does not make", "dtype f32"}},
+      {R"({"level": "O1", "dtype": "f16", "tf32": {"matmul": "auto"}})", {"dtype f16 does not make"}},
+      {R"({"level": "auto", "tf32": {"conv": "on"}})", {"level auto may choose bf16", "tf32 auto"}},
+      {R"({"tf32": "always"})", {"always", "allowed are", "auto"}},
+      {R"({"tf32": {"attention": "on"}})", {"attention", "matmul"}},
   };
   for (const Refused& refused : cases) {
     const std::string path = folder / "run.json";
@@ -202,6 +209,53 @@ TEST_P(ScaledRun, AnInfinityCostsOneUpdateAndNothingElse) {
   EXPECT_EQ(with->position.interval.samples, 5 * 8);
   EXPECT_EQ(with->position.interval.loss_sum, without->position.interval.loss_sum);
   EXPECT_EQ(with->position.interval.correct, without->position.interval.correct);
+}
+
+struct SettledTf32 {
+  std::string device, model, more;
+  Tf32 allowed;
+  std::string said;
+};
+
+TEST(AutoPrecision, Tf32IsTakenByCudaDevicesForModelsThatBearFewerBits) {
+  const test::TempDir folder;
+  const std::string automatic = R"(, "tf32": "auto")", conv = R"(, "tf32": {"conv": "auto"})";
+  std::vector<SettledTf32> cases{
+      {"cpu", test::tiny_resnet, automatic, false, "O0 f32 (auto: TF32 off: it is of CUDA devices)"},
+      {"cpu", test::tiny_resnet, R"(, "tf32": {"matmul": "on"})", {true, false}, "O0 f32, TF32 in matrix products"}};
+  if (device_count(DeviceType::cuda) > 0) {
+    cases.push_back({"cuda", test::tiny_resnet, automatic, true, "O0 f32, TF32 (auto: TF32 on"});
+    cases.push_back({"cuda", test::tiny_resnet, conv, {false, true}, "O0 f32, TF32 in convolutions (auto: TF32 on"});
+    cases.push_back({"cuda", test::small_mlp, automatic, false, "the accuracy of model \"mlp\""});
+  }
+  for (const SettledTf32& c : cases) {
+    const PrecisionRun run{.level = "O0", .dtype = "f32", .device = c.device, .model = c.model, .precision = c.more};
+    const auto session = run.session(folder);
+    EXPECT_EQ(session->switches().tf32, c.allowed) << c.device << c.model << c.more;
+    EXPECT_PRED2(contains, precision_text(*session), c.said);
+    // What it came to is what an explicit run has.
+    const auto word = [](bool on) { return on ? "on" : "off"; };
+    const std::string words = c.more == automatic ? join_text(R"(, "tf32": ")", word(c.allowed.conv), "\"")
+                                                  : join_text(R"(, "tf32": {"conv": ")", word(c.allowed.conv), "\"}");
+    if (c.more != automatic && c.more != conv) continue;
+    PrecisionRun named = run;
+    named.precision = words;
+    EXPECT_EQ(session->resolved().at("precision"), named.session(folder)->resolved().at("precision"));
+  }
+  const auto strict = PrecisionRun{.level = "O0",
+                                   .dtype = "f32",
+                                   .device = device_count(DeviceType::cuda) > 0 ? "cuda" : "cpu",
+                                   .model = test::tiny_resnet,
+                                   .precision = automatic,
+                                   .train = R"(, "deterministic": true)"}
+                          .session(folder);
+  EXPECT_EQ(strict->switches().tf32, Tf32());
+  // Beside level auto: off where bf16 is taken.
+  const test::EmulateTiles emulate;
+  const auto both =
+      PrecisionRun{.model = test::small_resnet}.session(folder, {R"(precision={"level": "auto", "tf32": "auto"})"});
+  EXPECT_EQ(both->switches().tf32, Tf32());
+  EXPECT_PRED2(contains, precision_text(*both), "O2 bf16 (auto: bf16 is multiplied in hardware; TF32 off");
 }
 
 TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {

@@ -23,6 +23,42 @@ const char* name_of(ComputeType type) {
 
 DType PrecisionOptions::type() const { return dtype == ComputeType::tf32 ? DType::f32 : dtype_named(name_of(dtype)); }
 
+Tf32 PrecisionOptions::allowed_tf32() const {
+  if (dtype == ComputeType::tf32) return true;
+  return {tf32.of_matmul() == Tf32Mode::on, tf32.of_conv() == Tf32Mode::on};
+}
+
+const char* name_of(Tf32Mode mode) {
+  constexpr const char* names[] = {"off", "on", "auto"};
+  return names[static_cast<std::size_t>(mode)];
+}
+
+void describe(Fields<Tf32Options>& f) {
+  const auto mode = [&f](std::string_view key, auto member, std::string_view doc) {
+    f.choice(key, member, {{"off", Tf32Mode::off}, {"on", Tf32Mode::on}, {"auto", Tf32Mode::automatic}}, doc);
+  };
+  mode("all", &Tf32Options::all, "Of both kinds of operations below.");
+  mode("matmul", &Tf32Options::matmul, "Of matrix products and linear layers. null: as `all`.");
+  mode("conv", &Tf32Options::conv, "Of convolutions. null: as `all`.");
+}
+
+namespace {
+
+/// Why the field tf32 does not go with the rest, or empty.
+std::string tf32_fault(const PrecisionOptions& o) {
+  if (o.tf32 != Tf32Options{} && o.dtype == ComputeType::tf32)
+    return "dtype tf32 rounds all products and convolutions; leave the field tf32 out, or use it with level O0 and "
+           "dtype f32";
+  if (o.level == PrecisionLevel::automatic && o.tf32.has(Tf32Mode::on))
+    return "level auto may choose bf16, which leaves no f32 products for tf32 on; use tf32 auto, or name level O0";
+  if (o.dtype != ComputeType::f32 && (o.tf32.has(Tf32Mode::on) || o.tf32.has(Tf32Mode::automatic)))
+    return join_text("tf32 is of f32 products, which dtype ", name_of(o.dtype),
+                     " does not make; leave tf32 out, or use dtype f32");
+  return "";
+}
+
+}  // namespace
+
 void describe(Fields<PrecisionOptions>& f) {
   f.choice(
       "level", &PrecisionOptions::level,
@@ -41,6 +77,12 @@ void describe(Fields<PrecisionOptions>& f) {
       {{"f32", ComputeType::f32}, {"tf32", ComputeType::tf32}, {"bf16", ComputeType::bf16}, {"f16", ComputeType::f16}},
       "The type activations are held in: f32 with O0, bf16 or f16 with O1 and O2. tf32, with O1: f32, whose "
       "products cuBLASLt and cuDNN round to 10 bits of mantissa; on a CPU it is f32.");
+  f.object("tf32", &PrecisionOptions::tf32,
+           "Which f32 products cuBLASLt and cuDNN may round to 10 bits of mantissa on a CUDA device; of dtype f32. A "
+           "word is that of all. auto: on where the device is a CUDA device, the model is one that docs/precision.md "
+           "shows to lose no accuracy with even fewer bits, and train.deterministic is off; the run's config.json has "
+           "what it came to.")
+      .shorthand("all");
   f.number("loss_scale", &PrecisionOptions::loss_scale, {.above = 0, .max = 1e30, .words = {{"dynamic", 0}}},
            "Factor on the loss, which keeps small gradients within f16: dynamic starts at 65536, is halved when "
            "gradients overflow, in an update that is then skipped, and doubled after `growth_steps` updates in a row "
@@ -56,6 +98,7 @@ void describe(Fields<PrecisionOptions>& f) {
             "updates alone. null: 1.");
   f.rule([](const PrecisionOptions& o) -> std::string {
     const std::string type = name_of(o.dtype);
+    if (std::string fault = tf32_fault(o); !fault.empty()) return fault;
     if (o.level == PrecisionLevel::automatic)
       return o.dtype != ComputeType::f32 || o.loss_scale || o.moves_scale()
                  ? "level auto chooses the dtype; leave dtype, loss_scale and the fields of a dynamic scale out, or "

@@ -10,6 +10,7 @@
 #include "core/config/config.h"
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/tf32.h"
 #include "data/registry.h"
 #include "models/registry.h"
 #include "models/weights/weights.h"
@@ -28,9 +29,29 @@ enum class ComputeType : std::uint8_t { f32, tf32, bf16, f16 };
 HEARTH_API const char* name_of(PrecisionLevel level);
 HEARTH_API const char* name_of(ComputeType type);
 
+/// `automatic` stands in configurations only: a session settles it (settle_precision).
+enum class Tf32Mode : std::uint8_t { off, on, automatic };
+/// "off"
+HEARTH_API const char* name_of(Tf32Mode mode);
+
+/// Which operations of f32 may be multiplied as TF32.
+struct Tf32Options {
+  Tf32Mode all = Tf32Mode::off;
+  // Instead of `all`.
+  std::optional<Tf32Mode> matmul;
+  std::optional<Tf32Mode> conv;
+
+  /// What counts.
+  Tf32Mode of_matmul() const { return matmul.value_or(all); }
+  Tf32Mode of_conv() const { return conv.value_or(all); }
+  bool has(Tf32Mode mode) const { return of_matmul() == mode || of_conv() == mode; }
+  bool operator==(const Tf32Options&) const = default;
+};
+
 struct HEARTH_API PrecisionOptions {
   PrecisionLevel level = PrecisionLevel::O0;
   ComputeType dtype = ComputeType::f32;
+  Tf32Options tf32;
   std::optional<double> loss_scale;  ///< 0: dynamic
   // Of a dynamic scale; none: as optim::GradScalerOptions.
   std::optional<std::int64_t> growth_steps;
@@ -43,6 +64,8 @@ struct HEARTH_API PrecisionOptions {
 
   /// Of the activations.
   DType type() const;
+  /// What may be rounded to TF32, by the field or by the dtype.
+  Tf32 allowed_tf32() const;
   bool operator==(const PrecisionOptions&) const = default;
 };
 

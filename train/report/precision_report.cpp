@@ -27,6 +27,13 @@ const char* name_of_policy(Autocast policy) {
   return "as_is";
 }
 
+/// Whether libraries may take an op of f32 as TF32; attention in f32 is of native kernels.
+bool may_round(const OpInfo& info) {
+  const std::string_view name = info.name;
+  if (info.autocast != Autocast::low_precision || name.ends_with("attention")) return false;
+  return name.starts_with("conv") ? allowed_tf32().conv : allowed_tf32().matmul;
+}
+
 class Collector : public OpObserver {
  public:
   void after(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& y) override {
@@ -46,8 +53,7 @@ class Collector : public OpObserver {
     const bool mixes = info.autocast == Autocast::as_is && row.op != "cast";
     row.runs_in = first == nullptr ? row.gives : name_of(first->dtype());
     if (mixes && row.runs_in != "f64") row.runs_in = "f32";
-    if (info.autocast == Autocast::low_precision && row.runs_in == "f32" && allows_tf32() && y.device().is_cuda())
-      row.runs_in = "tf32";
+    if (row.runs_in == "f32" && may_round(info) && y.device().is_cuda()) row.runs_in = "tf32";
     rows.push_back(std::move(row));
   }
   std::vector<OpPrecision> rows;
@@ -69,7 +75,12 @@ std::vector<OpPrecision> precision_of_ops(Session& session) {
 
 std::string precision_text(const Session& session) {
   const PrecisionOptions& precision = session.config().precision;
-  const std::string text = join_text(name_of(precision.level), " ", name_of(precision.dtype));
+  const Tf32 rounded = precision.allowed_tf32();
+  const char* const tf32 = precision.dtype == ComputeType::tf32 || rounded == Tf32() ? ""
+                           : rounded == Tf32(true)                                   ? ", TF32"
+                           : rounded.conv                                            ? ", TF32 in convolutions"
+                                                                                     : ", TF32 in matrix products";
+  const std::string text = join_text(name_of(precision.level), " ", name_of(precision.dtype), tf32);
   return session.precision_reason().empty() ? text : join_text(text, " (auto: ", session.precision_reason(), ")");
 }
 

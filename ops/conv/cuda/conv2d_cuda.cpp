@@ -168,7 +168,7 @@ MatmulProblem product_of(const ConvProblem& p) {
           .c = makes_w ? p.weights : p.activations,
           .deterministic = p.deterministic,
           .repeatable = p.repeatable,
-          .tf32 = p.activations == DType::f32 && allows_tf32(),
+          .tf32 = p.activations == DType::f32 && allowed_tf32().conv,
           .device = p.device};
 }
 

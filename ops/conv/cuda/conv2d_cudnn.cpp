@@ -89,7 +89,7 @@ Plans& all_plans() {
 
 /// Under the mutex.
 const Plan& plan_for(const ConvProblem& problem) {
-  const bool exact_f32 = problem.activations == DType::f32 && !allows_tf32();
+  const bool exact_f32 = problem.activations == DType::f32 && !allowed_tf32().conv;
   return all_plans().get({problem, exact_f32}, [&] {
     const bool tf32 = problem.activations == DType::f32 && !exact_f32;
     const TimedProblem timed{{DeviceType::cuda, problem.device},

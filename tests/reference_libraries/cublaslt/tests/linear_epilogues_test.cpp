@@ -348,6 +348,13 @@ TEST_F(CudaTf32, RoundsTheOperandsWhereItIsAllowed) {
   EXPECT_GT(allowed, 1e-5);
   EXPECT_LT(allowed, 5e-3);
   EXPECT_LT(error_of_product(), 1e-6) << "plans of both kinds are kept apart";
+  set_allows_tf32({false, true});
+  const double of_convolutions = error_of_product();
+  set_allows_tf32({true, false});
+  const double of_products = error_of_product();
+  set_allows_tf32(false);
+  EXPECT_LT(of_convolutions, 1e-6) << "a linear layer is no convolution";
+  EXPECT_EQ(of_products, allowed);
 }
 
 }  // namespace
