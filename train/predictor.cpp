@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/predict/answer.h"
 #include "train/session.h"
+#include "train/step/step.h"
 #include "train/step/visit_batches.h"
 
 namespace hearth {
@@ -82,8 +83,11 @@ struct Predictor::Body {
     const NoGrad no_grad;
     const SwitchScope switches(session->switches());
     const AutocastScope autocast(session->autocast());
+    data::Batch batch;
+    for (std::size_t i = 0; i < inputs.size(); ++i) batch.set(join_text(i), inputs[i]);
     nn::Inputs moved;
-    for (const Tensor& input : inputs) moved.push_back(input.to(session->device()));
+    const data::Batch arrived = train::on_device(*session, batch);
+    for (const data::Batch::Named& input : arrived.tensors()) moved.push_back(input.tensor);
     const Tensor seen = embedding ? embeds->embedding(moved[0]) : Tensor();
     const Tensor outputs = embedding ? embeds->outputs_of(seen) : (*session->model)(moved);
     const std::int64_t count = moved[0].dim(0);

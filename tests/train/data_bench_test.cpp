@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "core/build.h"
@@ -124,6 +125,23 @@ TEST(DataBench, PackedTextIsMeasuredBesideTheText) {
   const LoadedConfig digits = config_of(folder, R"({"type": "digits"})");
   EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)packed_config(digits, out); }),
                "\"digits\" is not packed to be measured");
+}
+
+TEST(DataBench, CopiesToADeviceArePinnedAndPageable) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  const test::TempDir folder;
+  const DataBench measured =
+      bench_data(config_of(folder, R"({"type": "digits", "workers": 0})"), {DeviceType::cuda, 0}, 0.05);
+  std::map<std::string, std::string> copies;
+  for (const BenchCase& stage : measured.stages)
+    if (contains(stage.name, "/copy")) {
+      copies[stage.name] = stage.implementation;
+      EXPECT_GT(stage.timing.median_ms, 0) << stage.name;
+    }
+  EXPECT_EQ(copies, (std::map<std::string, std::string>{{"data/small/copy", "1 thread"},
+                                                        {"data/small/copy_pageable", "pageable memory"},
+                                                        {"data/small/copy_pinned", "pinned memory"}}));
+  EXPECT_PRED2(contains, to_text(measured), "from pageable memory");
 }
 
 TEST(DiskSpeed, ReadsWhatItIsGiven) {

@@ -12,9 +12,11 @@
 #include <thread>
 
 #include "core/cpu/cores.h"
+#include "core/run_on.h"
 #include "core/text_stream.h"
 #include "data/images/codecs/decode.h"
 #include "data/inspection.h"
+#include "train/bench/copy_bench.h"
 #include "train/bench/disk_speed.h"
 
 namespace hearth::train {
@@ -128,6 +130,8 @@ BenchCase case_of(const std::string& name, const Taken& taken, const Taken& shap
 
 }  // namespace
 
+Timing time_copy(cpu::Stream&, const data::Batch&, bool) { return {}; }
+
 double DataLimits::lowest() const {
   double least = threads;
   for (const auto& limit : {disk_warm, decode})
@@ -135,10 +139,6 @@ double DataLimits::lowest() const {
   return least;
 }
 
-DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) {
-  const RunConfig& config = loaded.config;
-  data::DataSplits splits = data::make_data(config.data);
-  const data::Dataset& set = *splits.train;
 double DataBench::first_epoch_per_s() const {
   const auto samples = static_cast<double>(epoch_samples);
   return samples / (open_seconds + samples / samples_per_s);
@@ -170,22 +170,26 @@ LoadedConfig packed_config(const LoadedConfig& loaded, const std::string& folder
   return packed;
 }
 
+DataBench bench_data(const LoadedConfig& loaded, Device device, double seconds) {
+  const RunConfig& config = loaded.config;
+  const auto began = Clock::now();
+  data::DataSplits splits = data::make_data(config.data);
+  const double open_seconds = seconds_since(began);
+  const data::Dataset& set = *splits.train;
   const std::string unit = join_text(set.unit(), "/s");
   const std::string name = "data/" + config.name;
-  const auto began = Clock::now();
   const int threads = std::max(splits.options.workers, 1), cores = cpu::available_cores();
-  const double open_seconds = seconds_since(began);
 
   DataBench bench;
+  bench.open_seconds = open_seconds;
   Taken piped;
   {
     data::Loader loader = splits.train_loader(config.train.batch_size, config.seed, device.type);
+    bench.epoch_samples = loader.samples_per_epoch();
     piped = take(loader, seconds, set);
-  bench.open_seconds = open_seconds;
   }
   bench.pipeline = case_of(name, piped, piped, device, unit);
   bench.pipeline.implementation =
-    bench.epoch_samples = loader.samples_per_epoch();
       splits.options.workers == 0 ? "no workers" : join_text(threads, threads == 1 ? " worker" : " workers");
   bench.samples_per_s = piped.samples / piped.seconds;
   bench.use = piped.use;
@@ -194,14 +198,23 @@ LoadedConfig packed_config(const LoadedConfig& loaded, const std::string& folder
   data::Loader loader = splits.train_loader(config.train.batch_size, config.seed, device.type);
   Taken alone = take(loader, seconds, set);
   data::StageTimes times = alone.use.loader.times;
-  if (device.is_cuda())
-    times[Stage::copy] = alone.batches * time_repeated([&] { (void)alone.last.to(device); }, device).median_ms / 1e3;
+  Timing copies[2];  // from pageable and from pinned memory
+  for (const bool pinned : {false, true})
+    if (device.is_cuda())
+      copies[pinned ? 1 : 0] = with_stream(device, [&](auto& stream) { return time_copy(stream, alone.last, pinned); });
+  times[Stage::copy] = alone.batches * copies[config.train.pinned ? 1 : 0].median_ms / 1e3;
   for (const Stage stage : {Stage::read, Stage::decode, Stage::augment, Stage::assemble, Stage::copy}) {
     if (times[stage] <= 0) continue;
     const double ms = 1e3 * times[stage] / alone.batches;
     alone.timing = {ms, ms, ms};
     bench.stages.push_back(case_of(name + "/" + name_of(stage), alone, piped, device, unit));
     bench.stages.back().implementation = "1 thread";
+  }
+  for (const bool pinned : {true, false}) {
+    if (!device.is_cuda()) break;
+    alone.timing = copies[pinned ? 1 : 0];
+    bench.stages.push_back(case_of(name + (pinned ? "/copy_pinned" : "/copy_pageable"), alone, piped, device, unit));
+    bench.stages.back().implementation = pinned ? "pinned memory" : "pageable memory";
   }
   bench.limits = limits_of(*splits.train, std::min(threads, cores), seconds);
   times[Stage::copy] = 0;
@@ -252,6 +265,8 @@ std::vector<Json> to_json(const DataBench& measured) {
                          .set("disk_cold", optional(limits.disk_cold))
                          .set("bytes_a_sample", limits.bytes_a_sample))
       .set("samples_per_s", measured.samples_per_s)
+      .set("open_seconds", measured.open_seconds)
+      .set("first_epoch_samples_per_s", measured.first_epoch_per_s())
       .set("bottleneck", name_of(measured.bottleneck.stage))
       .set("note", measured.bottleneck.blame);
   std::vector<Json> lines{std::move(line)};
@@ -265,8 +280,6 @@ std::vector<Json> to_json(const DataBench& measured) {
 
 std::string to_text(const DataBench& measured) {
   const BenchCase& pipeline = measured.pipeline;
-      .set("open_seconds", measured.open_seconds)
-      .set("first_epoch_samples_per_s", measured.first_epoch_per_s())
   const DataLimits& limits = measured.limits;
   TextStream out;
   out << pipeline.name << "  " << pipeline.shape << " " << name_of(pipeline.dtype) << "  " << std::fixed
@@ -275,9 +288,9 @@ std::string to_text(const DataBench& measured) {
       << std::setprecision(1) << percent_of_limit(measured) << " % of the limit\n";
   for (const BenchCase& stage : measured.stages) {
     const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
-    out << "  " << std::left << std::setw(10) << name << std::right << std::setw(14) << per_s(stage) << ' '
-        << stage.unit << " alone on one thread";
-    if (name != name_of(Stage::copy))
+    out << "  " << std::left << std::setw(14) << name << std::right << std::setw(14) << per_s(stage) << ' '
+        << stage.unit << (name.starts_with("copy_") ? " from " + stage.implementation : " alone on one thread");
+    if (!name.starts_with(name_of(Stage::copy)))
       out << ", " << std::setw(5) << 100 * share_of(measured, stage) << " % of the workers' time";
     out << "\n";
   }
@@ -289,10 +302,10 @@ std::string to_text(const DataBench& measured) {
   if (limits.disk_warm) disk("from memory", *limits.disk_warm);
   if (limits.disk_cold) disk("from the disk", *limits.disk_cold);
   if (limits.disk_warm && !limits.disk_cold) out << ", from the disk: the system keeps the files in memory";
+  out << "\nopening the data: " << std::setprecision(3) << measured.open_seconds
+      << " s; a first epoch with it: " << std::setprecision(1) << measured.first_epoch_per_s() << " samples/s";
   out << "\nbottleneck: " << measured.bottleneck.blame << "\n";
   return out.str();
 }
 
 }  // namespace hearth::train
-  out << "\nopening the data: " << std::setprecision(3) << measured.open_seconds
-      << " s; a first epoch with it: " << std::setprecision(1) << measured.first_epoch_per_s() << " samples/s";

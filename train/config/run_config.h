@@ -105,6 +105,7 @@ struct TrainOptions {
   bool deterministic = false;
   bool repeatable = true;
   std::optional<bool> graph;  ///< nothing: where a step can be recorded
+  bool pinned = true;
   AverageOptions ema;
   std::optional<bool> chunked_head;
   std::vector<std::string> freeze;

@@ -90,6 +90,7 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
     : measured_(measured), device_(session.device()), target_(target) {
   const RunConfig& config = session.config();
   graph_ = target == DeviceType::cuda && why_not_replayed(session).empty();
+  pinned_ = session.config().train.pinned;
   accumulate_ = config.train.accumulate;
   evaluation_batch_ = config.eval.batch_size;
   for (const data::DatasetPointer& part : {session.data.valid, session.data.test})
@@ -155,9 +156,9 @@ MemoryNeed StepMemory::needed(std::int64_t batch, const MemoryBudget& budget) co
   const std::int64_t batch_bytes = batch * sample_bytes_;
   const std::int64_t evaluation_batch = std::min(evaluation_batch_.value_or(batch), evaluation_samples_);
   // A replayed step is fed as a whole, others batch by batch; a set stays as large as the largest needed it.
-  const std::int64_t fed = target_ == DeviceType::cuda ? fed_sets * std::max(batch_bytes * (graph_ ? accumulate_ : 1),
-                                                                             evaluation_batch * sample_bytes_)
-                                                       : 0;
+  const bool is_fed = target_ == DeviceType::cuda && pinned_;
+  const std::int64_t fed =
+      is_fed ? fed_sets * std::max(batch_bytes * (graph_ ? accumulate_ : 1), evaluation_batch * sample_bytes_) : 0;
   need.inputs = batch_bytes * (accumulate_ + prefetch_) + fed;
   need.kept = step_->kept(batch);
   const BatchTrace::Peak peak = step_->peak(batch);

@@ -71,6 +71,7 @@ class StepMemory {
   Device device_;
   DeviceType target_;
   bool graph_ = false;
+  bool pinned_ = true;
   std::int64_t accumulate_ = 1;
   std::int64_t prefetch_ = 0;
   std::optional<std::int64_t> evaluation_batch_;

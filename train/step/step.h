@@ -21,8 +21,8 @@ data::Batch sample_batch(const Session& session, std::int64_t rows, DeviceType t
 std::span<const data::Batch> as_loaded(const Session& session, std::span<const data::Batch> batches,
                                        std::vector<data::Batch>& held);
 
-/// A batch where the run computes. On a CUDA device its tensors arrive by the session's feed, from pinned memory: the
-/// device does not wait for the copy while it has other work.
+/// A batch where the run computes. On a CUDA device its tensors arrive by the session's feed, from pinned memory unless
+/// train.pinned is false: the device does not wait for the copy while it has other work.
 data::Batch on_device(Session& session, const data::Batch& batch);
 
 /// One update: accumulates the gradients of the batches' losses, decides (found-inf check, clipping, loss scale), and

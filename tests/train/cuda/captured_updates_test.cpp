@@ -3,9 +3,11 @@
 // that count. Replayed steps give the bits of eager ones.
 #include <gtest/gtest.h>
 
+#include "core/cuda/counters.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 #include "tests/train/precision_session.h"
+#include "train/predictor.h"
 #include "train/report/trust_ratios.h"
 
 namespace hearth::train::captured_updates_test {
@@ -79,6 +81,40 @@ TEST_F(CudaCapturedUpdates, TrustRatiosOfReplayedSteps) {
     EXPECT_EQ(replayed.ratios, eager.ratios);
     EXPECT_PRED2(test::contains, replayed.ratios, R"({"trust_ratio":{"*":{"min":)");
   }
+}
+
+TEST_F(CudaCapturedUpdates, PageableMemoryChangesNoBit) {
+  test::PrecisionRun pageable = plain();
+  pageable.train = R"(, "pinned": false)";
+  const cuda::Counters before = cuda::counters();
+  const Outcome pinned = after(plain(), true);
+  const cuda::Counters of_pinned = cuda::counters() - before;
+  for (const bool captured : {false, true}) {
+    const cuda::Counters start = cuda::counters();
+    const Outcome found = after(pageable, captured);
+    EXPECT_EQ(found.weights, pinned.weights) << captured;
+    EXPECT_EQ(found.state, pinned.state) << captured;
+    EXPECT_EQ(found.nodes > 0, captured);
+    // 6 batches of images and labels.
+    EXPECT_EQ((cuda::counters() - start).pageable_copies - of_pinned.pageable_copies, 12) << captured;
+  }
+}
+
+// A prediction goes the way of a training's batches.
+TEST_F(CudaCapturedUpdates, PredictionsComeFromPinnedMemory) {
+  const Tensor images = test::noise_batch(3)["images"];
+  std::vector<double> logits[2];
+  std::int64_t pageable[2] = {};
+  for (const bool pinned : {false, true}) {
+    test::PrecisionRun run = plain();
+    if (!pinned) run.train = R"(, "pinned": false)";
+    const Predictor predictor(run.session(folder_));
+    const cuda::Counters before = cuda::counters();
+    logits[pinned ? 1 : 0] = predictor.predict_tensor(images).logits.to_doubles();
+    pageable[pinned ? 1 : 0] = (cuda::counters() - before).pageable_copies;
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+  EXPECT_EQ(pageable[0] - pageable[1], 1) << "the images; the outputs come back alike";
 }
 
 TEST_F(CudaCapturedUpdates, BatchesWeighByTheLabelsThatCount) {

@@ -72,6 +72,23 @@ TEST_F(CudaFeed, TakesSetsOfAnySize) {
   feed.send({}, {});
 }
 
+TEST_F(CudaFeed, BringsThemFromPageableMemoryToo) {
+  const std::vector<Tensor> places = targets();
+  cuda::Feed feed(gpu, false);
+  const cuda::Counters before = cuda::counters();
+  for (int number = 0; number < 6; ++number) {
+    const std::vector<Tensor> parts = batch(number);
+    feed.send(parts, places);
+    for (const Tensor& part : parts) part.fill_(-1);
+    EXPECT_EQ(places[0].to_doubles(), batch(number)[0].to_doubles());
+    EXPECT_EQ(places[1].to_doubles(), batch(number)[1].to_doubles());
+  }
+  const cuda::Counters spent = cuda::counters() - before;
+  EXPECT_EQ(spent.copies_in, 12);
+  EXPECT_GE(spent.pageable_copies, 12) << "those to the host to look at are pageable, too";
+  EXPECT_EQ(spent.copies_within, 0) << "nothing arrives elsewhere first";
+}
+
 TEST_F(CudaFeed, RefusesWhatDoesNotFit) {
   EXPECT_THROW(cuda::Feed(Device{}), DeviceError);
   cuda::Feed feed(gpu);

@@ -41,7 +41,8 @@ void check_parts(Device device, std::span<const Tensor> parts, std::span<const T
 
 }  // namespace
 
-Feed::Feed(Device device) : device_(device), memory_(memory_of(device)), sets_(new Set[2]) {
+Feed::Feed(Device device, bool pinned)
+    : device_(device), pinned_(pinned), memory_(memory_of(device)), sets_(new Set[2]) {
   (void)state_of(device);
   HEARTH_TRY(cudaStreamCreateWithFlags(&copying_, cudaStreamNonBlocking));
   for (std::size_t i = 0; i < 2; ++i) {
@@ -80,6 +81,7 @@ void Feed::send(std::span<const Tensor> parts, std::span<const Tensor> targets) 
   std::size_t bytes = 0;
   for (const Tensor& part : parts) bytes += padded(part.byte_size());
   if (bytes == 0) return;
+  if (!pinned_) return send_pageable(parts, targets);
   Set& set = sets_[next_++ % 2];
   Stream& computing = stream_of(device_);
   if (cudaEventQuery(set.consumed) != cudaSuccess) {
@@ -106,12 +108,19 @@ void Feed::send(std::span<const Tensor> parts, std::span<const Tensor> targets) 
   HEARTH_TRY(cudaEventRecord(set.consumed, computing.raw()));
 }
 
+void Feed::send_pageable(std::span<const Tensor> parts, std::span<const Tensor> targets) {
+  const data::StageScope stage(data::Stage::copy);
+  Stream& computing = stream_of(device_);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    copy_in(computing, targets[i].bytes(), parts[i].bytes(), parts[i].byte_size());
+}
+
 }  // namespace hearth::cuda
 
 namespace hearth::train {
 
 cuda::Feed& feed_of(Session& session) {
-  if (!session.feed) session.feed = std::make_shared<cuda::Feed>(session.device());
+  if (!session.feed) session.feed = std::make_shared<cuda::Feed>(session.device(), session.config().train.pinned);
   return *session.feed;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings batches to the device, by a stream of its own and from pinned memory, while the work before them still
-// computes. Two sets of everything take turns.
+// computes. Two sets of everything take turns. Without pinned memory batches go by the computing stream.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace hearth::cuda {
 class Feed {
  public:
   /// For a CUDA device (DeviceError otherwise).
-  explicit Feed(Device device);
+  explicit Feed(Device device, bool pinned = true);
   ~Feed();
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
@@ -24,14 +24,18 @@ class Feed {
   /// Queues the way of one set: `parts` (contiguous, on the CPU; free to be changed when the call returns) over the
   /// feed's stream to the device and, once the computing stream has passed what it does now, into `targets`
   /// (contiguous, on the device, of the parts' shapes and types). Waits for the device only where the set before the
-  /// last one is still on its way, and where a set is larger than any before.
+  /// last one is still on its way, and where a set is larger than any before. Without pinned memory each copy waits
+  /// until the driver has taken the part.
   void send(std::span<const Tensor> parts, std::span<const Tensor> targets);
 
  private:
   struct Set;
   void grow(Set& set, std::size_t bytes);
 
+  void send_pageable(std::span<const Tensor> parts, std::span<const Tensor> targets);
+
   Device device_;
+  bool pinned_;
   MemoryResource& memory_;  // the device's when this was made, so that no arena's is taken later
   CUstream_st* copying_ = nullptr;
   std::unique_ptr<Set[]> sets_;
