@@ -226,7 +226,9 @@ TEST_F(TextTraining, PackTellsOfPairsThatItLeavesOut) {
   const std::string told = testing::internal::GetCapturedStderr(), files = testing::internal::GetCapturedStdout();
   ASSERT_EQ(code, 0) << told;
   EXPECT_PRED2(test::contains, told, "1 pairs left out; the first:\n  " + path("pairs.tsv") + ":2 with ");
-  for (const Json& file : parse_json(files, "stdout").items()) EXPECT_EQ(file.at("left_out").as_integer(), 1);
+  const Json list = parse_json(files, "stdout");
+  ASSERT_EQ(list.size(), 2u);
+  for (const Json& file : list.items()) EXPECT_EQ(file.at("left_out").as_integer(), 1);
 }
 
 TEST_F(TextTraining, TheLargestBatchIsOneThatAnEpochHas) {
