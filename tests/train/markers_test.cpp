@@ -30,6 +30,8 @@ struct ReferenceModel {
 constexpr const char* digits = R"({"type": "digits"})";
 constexpr const char* text = R"({"type": "text", "train": ["text.txt"], "length": 6,
   "tokenizer": {"type": "characters"}})";
+constexpr const char* masked = R"({"type": "text", "train": ["text.txt"], "length": 6, "mask_probability": 0.3,
+  "tokenizer": {"type": "bpe", "vocabulary": 300}})";
 constexpr const char* pairs = R"({"type": "parallel_text", "train": ["text.txt", "text.txt"],
   "tokenizer": {"type": "bpe", "vocabulary": 300}})";
 
@@ -40,7 +42,7 @@ constexpr ReferenceModel models[] = {
      R"({"type": "digits", "augment": {"image_size": 32}})"},
     {"swin", R"({"type": "swin", "depths": [2, 1], "heads": [1, 2], "width": 8, "patch": 2, "window": 2})", digits},
     {"gpt", R"({"type": "gpt", "layers": 2, "heads": 2, "width": 16})", text},
-    {"bert", R"({"type": "bert", "layers": 1, "heads": 2, "width": 16})", text},
+    {"bert", R"({"type": "bert", "layers": 1, "heads": 2, "width": 16})", masked},
     {"transformer", R"({"type": "transformer", "layers": 1, "decoder_layers": 1, "heads": 2, "width": 16,
       "hidden": 32})",
      pairs}};
@@ -61,7 +63,7 @@ class Markers : public testing::TestWithParam<std::tuple<ReferenceModel, DeviceT
     for (std::size_t at = 0; (at = data.find("text.txt", at)) != data.npos; at += 1)
       data.replace(at, 8, folder_ / "text.txt"), at += std::string(folder_ / "text.txt").size() - 1;
     const std::string path = folder_ / join_text("run", group == nullptr ? 0 : group->rank(), ".json");
-    std::ofstream(path) << R"({"seed": 3, "device": ")" << (device == DeviceType::cuda ? "cuda" : "cpu")
+    std::ofstream(path) << R"({"name": "run", "seed": 3, "device": ")" << (device == DeviceType::cuda ? "cuda" : "cpu")
                         << R"(", "model": )" << reference.model << R"(, "data": )" << data
                         << R"(, "optimizer": {"type": "sgd", "lr": 0.01}, "train": {"batch_size": 4, "steps": 9}})";
     return std::make_unique<Session>(load_config(path, {}), group);
@@ -190,9 +192,9 @@ TEST_P(Markers, RangesAreBalancedAndHaveTheSameNames) {
 INSTANTIATE_TEST_SUITE_P(ReferenceModels, Markers,
                          testing::Combine(testing::ValuesIn(models),
                                           testing::Values(DeviceType::cpu, DeviceType::cuda)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) +
-                                  (std::get<1>(info.param) == DeviceType::cuda ? "Cuda" : "Cpu");
+                         [](const auto& parameter) {
+                           return std::string(std::get<0>(parameter.param).name) +
+                                  (std::get<1>(parameter.param) == DeviceType::cuda ? "Cuda" : "Cpu");
                          });
 
 using RankMarkers = Markers;
