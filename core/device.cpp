@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "core/build.h"
+#include "core/cuda/nvml/links.h"
 #include "core/cuda/nvml/sensors.h"
 #include "core/cuda/stream.h"
 #include "core/error.h"
@@ -44,6 +45,7 @@ std::unique_ptr<DeviceSensors> open_sensors(const std::string& /*uuid*/, std::st
   why_not = why_no_device();
   return nullptr;
 }
+std::vector<NvLink> nv_links(const std::vector<std::string>& /*gpus*/) { return {}; }
 }  // namespace cuda
 #endif
 

@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
+#include "tests/dist/made_up_machine.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temp_dir.h"
 
@@ -17,7 +15,7 @@ using test::contains;
 using Names = std::vector<std::string>;
 
 /// A machine of two CPUs in a folder: a GPU and mlx5_0 below one switch of the first, mlx5_1 at the second, eth0.
-class FakeMachine : public testing::Test {
+class FakeMachine : public testing::Test, protected MadeUpMachine {
  protected:
   FakeMachine() {
     pci("pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:00.0/0000:3d:00.0", 0, "0x030200", "0x10de");
@@ -34,39 +32,6 @@ class FakeMachine : public testing::Test {
     addresses_ = {{"lo", "127.0.0.1"}, {"eth0", "192.168.0.5"}};
   }
 
-  void write(const fs::path& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << "\n";
-  }
-  void pci(const std::string& path, int node, const char* kind, const char* vendor) {
-    const fs::path folder = fs::path("sys/devices") / path;
-    write(folder / "class", kind);
-    write(folder / "vendor", vendor);
-    write(folder / "numa_node", std::to_string(node));
-    fs::create_directories(root_ / "sys/bus/pci/devices");
-    fs::create_directory_symlink(root_ / folder, root_ / "sys/bus/pci/devices" / folder.filename());
-  }
-  void device_of(const fs::path& folder, const std::string& path) {
-    if (!path.empty()) fs::create_directory_symlink(root_ / "sys/devices" / path, root_ / folder / "device");
-  }
-  void interface(const std::string& name, const char* flags, const char* state, int mbit = -1,
-                 const std::string& device = "") {
-    const fs::path folder = fs::path("sys/class/net") / name;
-    write(folder / "flags", flags);
-    write(folder / "operstate", state);
-    if (mbit > 0) write(folder / "speed", std::to_string(mbit));
-    device_of(folder, device);
-  }
-  void rdma(const std::string& name, const char* state, const std::string& device) {
-    const fs::path folder = fs::path("sys/class/infiniband") / name;
-    write(folder / "ports/1/state", state);
-    write(folder / "ports/1/rate", "100 Gb/sec (4X EDR)");
-    write(folder / "ports/1/link_layer", "InfiniBand");
-    device_of(folder, device);
-  }
-  Network look(std::map<std::string, std::string> nccl = {}) const {
-    return look_at_network({.root = root_.path(), .addresses = addresses_, .nccl = std::move(nccl)});
-  }
   /// The settings that it would change; /dev/shm is that of the machine of the test.
   static Names settings(Network network) {
     network.shared_memory_bytes = std::int64_t{1} << 30;
@@ -74,9 +39,6 @@ class FakeMachine : public testing::Test {
     for (const NetworkAdvice& one : network_advice(network)) found.push_back(one.setting);
     return found;
   }
-
-  test::TempDir root_;
-  InterfaceAddresses addresses_;
 };
 
 template <class Devices>

@@ -88,6 +88,7 @@ TEST_F(Cli, doctor_tells_of_the_network) {
   EXPECT_FALSE(report.at("interfaces").items().empty());
   EXPECT_EQ(report.at("nccl").at("library").as_string(), "libnccl.so.2");
   EXPECT_EQ(report.at("nccl").at("variables").at("NCCL_SOCKET_IFNAME").as_string(), "nothing-here");
+  EXPECT_TRUE(report.at("gpu_paths").is_array() && report.at("gpu_direct").is_array());
   EXPECT_FALSE(report.at("advice").items().empty()) << "no interface has that name";
   for (const Json& one : report.at("advice").items()) {
     EXPECT_NE(one.at("setting").as_string(), "");

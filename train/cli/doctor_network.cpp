@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/io/json_text.h"
+#include "dist/gpu_paths.h"
 #include "dist/nccl/library.h"
 #include "dist/process_group.h"
 #include "train/cli/doctor.h"
@@ -34,6 +35,30 @@ Json distances_of(const dist::Network& network) {
       if (network.rdma.empty()) add(gpu, one);
   }
   return distances;
+}
+
+std::vector<dist::GpuPath> paths_of(const dist::Network& network) {
+  std::vector<std::string> gpus;
+  for (const dist::PciGpu& gpu : network.gpus) gpus.push_back(gpu.name);
+  return dist::gpu_paths(network, gpus.empty() ? std::vector<cuda::NvLink>() : cuda::nv_links(gpus));
+}
+
+Json json_of_gpu_paths(const dist::Network& network) {
+  Json paths = Json::array();
+  for (const dist::GpuPath& path : paths_of(network))
+    paths.push_back(Json::object().set("from", path.from).set("to", path.to).set("path", path.path));
+  return paths;
+}
+
+Json json_of_gpu_direct(const dist::Network& network) {
+  Json checks = Json::array();
+  for (const dist::GpuDirectCheck& check : dist::gpu_direct_checks(network))
+    checks.push_back(Json::object()
+                         .set("name", check.name)
+                         .set("state", dist::name_of(check.state))
+                         .set("finding", check.finding)
+                         .set("remedy", check.remedy));
+  return checks;
 }
 
 Json json_of_nccl(const dist::Network& network) {
@@ -78,6 +103,8 @@ Json json_of(const dist::Network& network) {
       .set("gpus", gpus)
       .set("numa_nodes", network.numa_nodes)
       .set("distances", distances_of(network))
+      .set("gpu_paths", json_of_gpu_paths(network))
+      .set("gpu_direct", json_of_gpu_direct(network))
       .set("shared_memory_mb", shared < 0 ? Json() : Json(shared >> 20))
       .set("nccl", json_of_nccl(network))
       .set("advice", advice);
@@ -105,6 +132,14 @@ void print_devices(const dist::Network& network) {
   print_line("NUMA", join_text(network.numa_nodes, network.numa_nodes == 1 ? " node" : " nodes"));
 }
 
+void print_gpu_direct(const Json& checks) {
+  for (const Json& check : checks.items()) {
+    const std::string remedy = check.at("remedy").as_string();
+    print_line("GPUDirect", join_text(check.at("name").as_string(), " ", check.at("state").as_string(), ": ",
+                                      check.at("finding").as_string(), remedy.empty() ? "" : "; " + remedy));
+  }
+}
+
 void print_nccl(const Json& nccl) {
   const std::string why = nccl.at("why_unused").as_string(), version = nccl.at("version").as_string();
   print_line("NCCL",
@@ -127,8 +162,12 @@ void print_network(const dist::Network& network, bool as_json) {
     return;
   }
   print_devices(network);
+  for (const Json& path : report.at("gpu_paths").items())
+    if (const std::string by = path.at("path").as_string(); !by.empty())
+      print_line(by, path.at("from").as_string() + " to " + path.at("to").as_string());
   for (const Json& one : report.at("distances").items())
     print_line(one.at("distance").as_string(), one.at("gpu").as_string() + " to " + one.at("to").as_string());
+  print_gpu_direct(report.at("gpu_direct"));
   print_line("TCP", "takes the interface by which rank 0 (MASTER_ADDR) is reached");
   print_nccl(report.at("nccl"));
   const Json& shared = report.at("shared_memory_mb");

@@ -57,4 +57,11 @@ struct Event {
 constexpr unsigned long long event_xid = 0x8;
 constexpr unsigned no_instance = ~0U;
 
+struct Pci {
+  char short_address[16];
+  unsigned domain, bus, device, id, subsystem;
+  char address[32];  ///< "00000000:3D:00.0"
+};
+constexpr unsigned most_links = 18;
+
 }  // namespace hearth::cuda::nvml

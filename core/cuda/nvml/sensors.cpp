@@ -3,63 +3,11 @@
 
 #include <utility>
 
-#include "core/cuda/emulation.h"
-#include "core/cuda/library.h"
-#include "core/cuda/nvml/abi.h"
+#include "core/cuda/nvml/functions.h"
 #include "core/error.h"
 
 namespace hearth::cuda {
 namespace {
-
-using NvmlHandle = nvml::Handle;
-using NvmlResult = nvml::Result;
-
-struct NvmlFunctions {
-  Library file{"NVML", {"libnvidia-ml.so.1"}};
-  NvmlResult (*start)() = file.find("nvmlInit_v2");
-  const char* (*text)(NvmlResult) = file.find("nvmlErrorString");
-  NvmlResult (*device_by_uuid)(const char*, NvmlHandle*) = file.find("nvmlDeviceGetHandleByUUID");
-
-  // What a device, a driver or a version may lack.
-  NvmlResult (*mig_mode)(NvmlHandle, unsigned*, unsigned*) = if_there("nvmlDeviceGetMigMode");
-  NvmlResult (*whole_device)(NvmlHandle, NvmlHandle*) = if_there("nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
-  NvmlResult (*instance)(NvmlHandle, unsigned*) = if_there("nvmlDeviceGetGpuInstanceId");
-  NvmlResult (*use)(NvmlHandle, nvml::Utilization*) = if_there("nvmlDeviceGetUtilizationRates");
-  NvmlResult (*power)(NvmlHandle, unsigned*) = if_there("nvmlDeviceGetPowerUsage");
-  NvmlResult (*energy)(NvmlHandle, unsigned long long*) = if_there("nvmlDeviceGetTotalEnergyConsumption");
-  NvmlResult (*memory)(NvmlHandle, nvml::Memory*) = if_there("nvmlDeviceGetMemoryInfo");
-  NvmlResult (*clock)(NvmlHandle, int, unsigned*) = if_there("nvmlDeviceGetClockInfo");
-  NvmlResult (*temperature)(NvmlHandle, int, unsigned*) = if_there("nvmlDeviceGetTemperature");
-  NvmlResult (*reasons)(NvmlHandle, unsigned long long*) = if_there("nvmlDeviceGetCurrentClocksEventReasons");
-  NvmlResult (*reasons_before_r535)(NvmlHandle,
-                                    unsigned long long*) = if_there("nvmlDeviceGetCurrentClocksThrottleReasons");
-  NvmlResult (*pcie)(NvmlHandle, int, unsigned*) = if_there("nvmlDeviceGetPcieThroughput");
-  NvmlResult (*fields)(NvmlHandle, int, nvml::FieldValue*) = if_there("nvmlDeviceGetFieldValues");
-  NvmlResult (*ecc)(NvmlHandle, int, int, unsigned long long*) = if_there("nvmlDeviceGetTotalEccErrors");
-  NvmlResult (*make_events)(nvml::Events*) = if_there("nvmlEventSetCreate");
-  NvmlResult (*add_events)(NvmlHandle, unsigned long long, nvml::Events) = if_there("nvmlDeviceRegisterEvents");
-  NvmlResult (*next_event)(nvml::Events, nvml::Event*, unsigned) = if_there("nvmlEventSetWait_v2");
-  NvmlResult (*free_events)(nvml::Events) = if_there("nvmlEventSetFree");
-
-  Library::Function if_there(const char* symbol) {
-    return file.has(symbol) ? file.find(symbol) : Library::Function{nullptr};
-  }
-};
-
-// Leaked, like the library.
-NvmlFunctions& nvml_api() {
-  static NvmlFunctions& loaded = *new NvmlFunctions;
-  return loaded;
-}
-
-/// Empty once it has started.
-const std::string& why_nvml_does_not_start() {
-  static const std::string& reason = *new std::string([] {
-    const NvmlResult result = nvml_api().start();
-    return result == nvml::success ? std::string() : join_text("NVML does not start: ", nvml_api().text(result));
-  }());
-  return reason;
-}
 
 /// A device, as a whole and as the part of it that the program has.
 struct NvmlPosition {
@@ -175,13 +123,7 @@ class NvmlSensors final : public DeviceSensors {
 std::unique_ptr<DeviceSensors> open_sensors(const std::string& uuid, std::string& why_not) {
   NvmlFunctions& api = nvml_api();
   why_not.clear();
-  if (!why_not_run(api.file).empty()) {
-    if (!is_emulated())
-      why_not = api.file.why_absent() + "; in a container, NVIDIA_DRIVER_CAPABILITIES has to name utility";
-    return nullptr;
-  }
-  why_not = why_nvml_does_not_start();
-  if (!why_not.empty()) return nullptr;
+  if (!starts_nvml(why_not)) return nullptr;
   NvmlPosition at;
   at.is_divided = true;
   if (api.device_by_uuid(("MIG-" + uuid).c_str(), &at.part) == nvml::success) {

@@ -25,6 +25,9 @@ TEST(CudaNvml, IsDeclaredAsInTheHeader) {
   EXPECT_EQ(sizeof(nvml::Event), sizeof(nvmlEventData_t));
   EXPECT_EQ(offsetof(nvml::Event, data), offsetof(nvmlEventData_t, eventData));
   EXPECT_EQ(offsetof(nvml::Event, gpu_instance), offsetof(nvmlEventData_t, gpuInstanceId));
+  EXPECT_EQ(sizeof(nvml::Pci), sizeof(nvmlPciInfo_t));
+  EXPECT_EQ(offsetof(nvml::Pci, address), offsetof(nvmlPciInfo_t, busId));
+  EXPECT_EQ(nvml::most_links, static_cast<unsigned>(NVML_NVLINK_MAX_LINKS));
   EXPECT_EQ(sizeof(nvml::Result), sizeof(nvmlReturn_t));
   EXPECT_EQ(nvml::not_supported, NVML_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(nvml::not_found, NVML_ERROR_NOT_FOUND);

@@ -129,6 +129,22 @@ Result nvmlDeviceGetTotalEccErrors(Handle device, int kind, int since, unsigned 
   return give(device, kind == ecc_corrected ? "ecc_corrected" : "ecc_uncorrected", count);
 }
 
+Result nvmlDeviceGetHandleByPciBusId_v2(const char* address, Handle* device) {
+  return nvmlDeviceGetHandleByUUID(address, device);
+}
+/// Each "link" line is one: an address on the bus, or "off".
+Result nvmlDeviceGetNvLinkState(Handle device, unsigned link, unsigned* active) {
+  const Lines links = values_of(name_of(device), "link");
+  if (link >= links.size()) return invalid_argument;
+  *active = links[link] == "off" ? 0 : 1;
+  return success;
+}
+Result nvmlDeviceGetNvLinkRemotePciInfo_v2(Handle device, unsigned link, Pci* peer) {
+  *peer = {};
+  values_of(name_of(device), "link").at(link).copy(peer->address, sizeof(peer->address) - 1);
+  return success;
+}
+
 Result nvmlEventSetCreate(Events* events) {
   *events = reinterpret_cast<Events>(new EventSet);
   return success;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/cuda/nvml/links.h"
 #include "core/cuda/nvml/sensors.h"
 #include "core/cuda/stream.h"
 #include "core/io/file.h"
@@ -132,6 +133,15 @@ TEST_F(CudaSensors, AreNotThereForAUuidThatNvmlDoesNotKnow) {
   std::string why_not;
   EXPECT_EQ(cuda::open_sensors(uuid(0), why_not), nullptr);
   EXPECT_EQ(why_not, "NVML knows no device with the UUID " + uuid(0) + ": Not Found");
+}
+
+TEST_F(CudaSensors, CountLinksByWhereTheyLead) {
+  say("0000:3d:00.0", "link 00000000:3E:00.0\nlink off\nlink 00000000:3E:00.0\nlink 00000001:3E:00.0\n");
+  const std::vector<cuda::NvLink> links = cuda::nv_links({"0000:3d:00.0", "0000:99:00.0"});
+  ASSERT_EQ(links.size(), 2U);
+  EXPECT_EQ(links[0].gpu + " " + links[0].to, "0000:3d:00.0 0000:3e:00.0");
+  EXPECT_EQ(links[0].count, 2);
+  EXPECT_EQ(links[1].to, "0001:3e:00.0") << "of another domain";
 }
 
 /// A training of two steps on the second of two GPUs.
