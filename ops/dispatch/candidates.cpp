@@ -7,6 +7,7 @@
 #include <list>
 
 #include "core/nearest.h"
+#include "core/origin.h"
 #include "core/warning.h"
 #include "ops/dispatch/forget_choices.h"
 
@@ -21,6 +22,7 @@ struct Registry {
   std::atomic<std::uint64_t> generation{1};
   std::atomic<bool> counts{false};
   ChoiceLog::Runs runs;
+  std::map<PortableRun, std::int64_t> portable;
 };
 
 /// Those of the library with the implementations on any device, as this build may have but one, and makes its lists
@@ -118,6 +120,7 @@ ChoiceLog::ChoiceLog() {
   Registry& state = registry();
   const std::lock_guard lock(state.mutex);
   state.runs.clear();
+  state.portable.clear();
   state.counts = true;
 }
 ChoiceLog::~ChoiceLog() { registry().counts = false; }
@@ -126,6 +129,12 @@ ChoiceLog::Runs ChoiceLog::runs() const {
   Registry& state = registry();
   const std::lock_guard lock(state.mutex);
   return state.runs;
+}
+
+std::map<PortableRun, std::int64_t> ChoiceLog::portable_runs() const {
+  Registry& state = registry();
+  const std::lock_guard lock(state.mutex);
+  return state.portable;
 }
 
 namespace detail {
@@ -222,6 +231,14 @@ void count_run(const std::string& label, const std::string& problem) {
   Registry& state = registry();
   const std::lock_guard lock(state.mutex);
   ++state.runs[{label, problem}];
+}
+
+void count_portable(const std::string& label, const std::string& problem, const std::vector<std::string>& reasons) {
+  const Origin& origin = current_origin();
+  Registry& state = registry();
+  const std::lock_guard lock(state.mutex);
+  ++state.portable[{label, problem, listed(reasons, "; "), origin.layer == nullptr ? "" : origin.layer,
+                    origin.backward}];
 }
 
 }  // namespace detail

@@ -46,6 +46,16 @@ class ForceCandidate {
   std::string previous_;
 };
 
+/// A run that the portable implementation did, as those before it do not support the problem or are slower there.
+struct PortableRun {
+  std::string label;    ///< "conv2d:portable"
+  std::string problem;  ///< in words
+  std::string reasons;  ///< "winograd: the stride is 2; onednn: ..."
+  std::string layer;    ///< where it was first; "" outside of modules
+  bool backward = false;
+  auto operator<=>(const PortableRun&) const = default;
+};
+
 /// While it lives, the runs of all ops with several implementations are counted, in all threads. One at a time.
 class ChoiceLog {
  public:
@@ -57,6 +67,8 @@ class ChoiceLog {
   ChoiceLog(const ChoiceLog&) = delete;
   ChoiceLog& operator=(const ChoiceLog&) = delete;
   Runs runs() const;
+  /// Runs of "portable", each kind once, with how many there were.
+  std::map<PortableRun, std::int64_t> portable_runs() const;
 };
 
 /// One implementation of an op for problems of type Problem; `run` is a function type.
@@ -114,6 +126,8 @@ void tell_rejected(const CandidateRecord& record, const char* name, const std::s
 /// Whether there is a ChoiceLog, and a run for it.
 bool counts_runs();
 void count_run(const std::string& label, const std::string& problem);
+/// Of a run of the portable implementation.
+void count_portable(const std::string& label, const std::string& problem, const std::vector<std::string>& reasons);
 
 }  // namespace detail
 
@@ -147,7 +161,7 @@ class Candidates {
       const Place place = place_of(problem);
       const std::string fault = run_at(place, problem, call);
       if (fault.empty()) {
-        if (detail::counts_runs()) detail::count_run(labels_[place.index], join_text(problem));
+        if (detail::counts_runs()) count(place, problem);
         return;
       }
       if (place.strict) throw DeviceError(join_text(labels_[place.index], ", ", problem, ": ", fault));
@@ -171,6 +185,17 @@ class Candidates {
     std::vector<std::string> names;
     for (const auto& candidate : list) names.emplace_back(candidate.name);
     return names;
+  }
+
+  void count(const Place& place, const Problem& problem) {
+    detail::count_run(labels_[place.index], join_text(problem));
+    if (std::string_view(list_[place.index].name) != "portable") return;
+    std::vector<std::string> reasons;
+    {
+      const std::lock_guard lock(mutex_);
+      (void)first_of(problem, "", reasons);
+    }
+    if (!reasons.empty()) detail::count_portable(labels_[place.index], join_text(problem), reasons);
   }
 
   Place place_of(const Problem& problem) {

@@ -24,8 +24,8 @@ TEST_F(Cli, version_and_help) {
   EXPECT_EQ(version.out.find("hearth "), 0u);
   const ProgramResult help = hearth({"help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command :
-       {"train", "eval", "predict", "schema", "config", "summary", "bench", "tune", "weights", "devices", "doctor"}) {
+  for (const char* command : {"train", "eval", "predict", "schema", "config", "plan", "summary", "bench", "tune",
+                              "weights", "devices", "doctor"}) {
     EXPECT_PRED2(contains, help.err, std::string("\n  ") + command + " ");
     const ProgramResult one = hearth({"help", command});
     EXPECT_EQ(one.exit_code, 0) << command;

@@ -76,12 +76,12 @@ TEST_F(LabelledTraining, ABertTellsTextsApart) {
   EXPECT_EQ(run({"predict", path("out"), "absent.txt"}), 3);
   EXPECT_EQ(run({"predict", path("out")}), 2) << "no text is named";
   EXPECT_EQ(run({"predict", path("out"), "--prompt", "a"}), 2);
-  EXPECT_EQ(run({"summary", path("run.json")}), 0);
+  EXPECT_EQ(run({"plan", path("run.json")}), 0);
   for (const char* misfit : {"model.classes=3", "model.classes=1", "model.head=embedding", "model.head=masked_lm"}) {
-    EXPECT_EQ(run({"summary", path("run.json"), "--set", misfit}), 2) << misfit;
+    EXPECT_EQ(run({"plan", path("run.json"), "--set", misfit}), 2) << misfit;
     EXPECT_EQ(run({"predict", path("out"), "--text", "ab", "--top", "9", "--set", misfit}), 2) << misfit;
   }
-  EXPECT_EQ(run({"summary", path("run.json"), "--set", "model.classes=2"}), 0) << "what the data has";
+  EXPECT_EQ(run({"plan", path("run.json"), "--set", "model.classes=2"}), 0) << "what the data has";
   EXPECT_EQ(run({"data", "verify", path("run.json")}), 0);
 }
 

@@ -126,13 +126,9 @@ TEST(PrecisionReport, SaysWhereTheConfigsDeviceIsNot) {
     "data": {"type": "digits"}, "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 1}})";
   const auto summary = [&](std::vector<std::string> more) {
     // An emulated device needs a driver that is new enough, a real one has to be visible.
-    std::vector<std::string> words{"/usr/bin/env",
-                                   "HEARTH_EMULATE_DRIVER=1",
-                                   "CUDA_VISIBLE_DEVICES=",
-                                   test::hearth_program(),
-                                   "summary",
-                                   "run.json",
-                                   "--precision"};
+    std::vector<std::string> words{
+        "/usr/bin/env", "HEARTH_EMULATE_DRIVER=1", "CUDA_VISIBLE_DEVICES=", test::hearth_program(), "plan", "run.json",
+        "--precision"};
     words.insert(words.end(), more.begin(), more.end());
     const test::ProgramResult result = test::run_program(words, folder.path());
     EXPECT_EQ(result.exit_code, 0) << result.err;

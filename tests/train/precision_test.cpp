@@ -173,7 +173,7 @@ TEST(AutoPrecision, IsSaidSavedAndResumed) {
   EXPECT_PRED2(contains, first.out + first.err, "precision O0 f32 (auto: ");
   EXPECT_EQ(read_json(folder / "run/config.json").at("precision").at("level").as_string(), "O0");
   const ProgramResult summary =
-      test::run_program({test::hearth_program(), "summary", "run.json", "--precision"}, folder.path());
+      test::run_program({test::hearth_program(), "plan", "run.json", "--precision"}, folder.path());
   EXPECT_PRED2(contains, summary.out, "precision O0 f32 (auto: ");
   EXPECT_PRED2(contains, summary.out, "low_precision  f32");
   const ProgramResult second = train("2");
@@ -492,7 +492,7 @@ TEST(Precision, TheSummaryListsEachOpWithItsTypes) {
       "optimizer": {"type": "sgd", "lr": 0.1}, "train": {"steps": 1}, "precision": {"level": ")"
                                        << level << R"(", "dtype": ")" << dtype << "\"}}";
     const ProgramResult result =
-        test::run_program({test::hearth_program(), "summary", "run.json", "--precision", "--json"}, folder.path());
+        test::run_program({test::hearth_program(), "plan", "run.json", "--precision", "--json"}, folder.path());
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return parse_json(result.out, "stdout").at("ops").items();
   };

@@ -86,7 +86,7 @@ TEST(StepMemory, FindsTheLargestBatchOfABudget) {
 class SummaryCommand : public testing::Test {
  protected:
   Json summary(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words{test::hearth_program(), "summary",
+    std::vector<std::string> words{test::hearth_program(), "plan",
                                    test::source_dir() + "/examples/configs/digits_resnet.json", "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const test::ProgramResult result = test::run_program(words, folder_.path());
@@ -195,7 +195,7 @@ TEST(OutOfMemoryRun, IsAnErrorOfTheSummaryToo) {
   setenv("HEARTH_MEMORY_LIMIT_MB", "24", 1);
   const auto summary = [&](const char* batch) {
     return test::run_program(
-        {test::hearth_program(), "summary", test::source_dir() + "/examples/configs/digits_resnet.json", "--set",
+        {test::hearth_program(), "plan", test::source_dir() + "/examples/configs/digits_resnet.json", "--set",
          std::string("train.batch_size=") + batch},
         folder.path());
   };

@@ -247,7 +247,7 @@ TEST_F(TextTraining, TheLargestBatchIsOneThatAnEpochHas) {
   const Json tuned = output({"tune", "batch", path("run.json"), "--steps", "1"});
   EXPECT_EQ(tuned.at("largest_batch_size").as_integer(), 5);
   EXPECT_EQ(tuned.at("tried").at(0).at("unit").as_string(), "tokens/s");
-  const Json summary = output({"summary", path("run.json")});
+  const Json summary = output({"plan", path("run.json")});
   EXPECT_EQ(summary.at("memory").at("largest_batch_size").as_integer(), 5);
 }
 

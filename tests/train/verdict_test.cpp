@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdicts on runs that differ, and on runs that do not.
-#include "train/report/verdict.h"
+#include "train/report/compare/verdict.h"
 
 #include <gtest/gtest.h>
 

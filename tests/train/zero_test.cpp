@@ -310,7 +310,7 @@ TEST(ZeroMemory, IsThatOfTheSummary) {
     const std::vector<RankStates> predicted = states_of_ranks(whole, ranks);
     const RankStates all = states_kept(whole);
     const test::ProgramResult program =
-        test::run_program({test::hearth_program(), "summary", path, "--json", "--ranks", "4", "--set", overrides[0],
+        test::run_program({test::hearth_program(), "plan", path, "--json", "--ranks", "4", "--set", overrides[0],
                            "--set", overrides[1], "--set", overrides[2]},
                           folder.path());
     ASSERT_EQ(program.exit_code, 0) << program.err;

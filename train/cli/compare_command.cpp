@@ -9,7 +9,7 @@
 #include "core/io/printable.h"
 #include "core/text_stream.h"
 #include "train/cli/commands.h"
-#include "train/report/verdict.h"
+#include "train/report/compare/verdict.h"
 
 namespace hearth::train {
 namespace {

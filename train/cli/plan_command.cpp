@@ -6,6 +6,7 @@
 
 #include "data/splits.h"
 #include "train/cli/commands.h"
+#include "train/plan/audit.h"
 #include "train/plan/run_plan.h"
 #include "train/report/precision_report.h"
 
@@ -97,6 +98,25 @@ int precision_command(const Arguments& arguments) {
   return 0;
 }
 
+int audit_command(const Arguments& arguments) {
+  Device wanted;
+  std::optional<Machine> machine;
+  if (const auto name = arguments.value("--on")) machine = machine_named(*name);
+  const std::unique_ptr<Session> session =
+      session_of(config_for_here(arguments, machine ? &*machine : nullptr, wanted));
+  const std::vector<AuditFinding> found = audit_of(*session, wanted);
+  std::cout << (arguments.has("--json") ? to_text(to_json(found), 2) + "\n" : to_text(found));
+  const auto file = arguments.value("--expect");
+  if (!file) return 0;
+  const std::vector<AuditFinding> surprising = unexpected(found, findings_of(read_json(*file)));
+  std::string list;
+  for (const AuditFinding& finding : surprising)
+    list += join_text("\n", finding.kind, " ", finding.op, finding.layer.empty() ? "" : " of " + finding.layer, ": ",
+                      finding.what);
+  HEARTH_CHECK(ConfigError, surprising.empty(), "plan --audit: ", *file, " does not expect", list);
+  return 0;
+}
+
 PlanRequest request_of(const Arguments& arguments) {
   PlanRequest request;
   if (const auto machine = arguments.value("--on")) request.machine = machine_named(*machine);
@@ -113,6 +133,11 @@ int plan_command(const Arguments& arguments) {
     arguments.refuse_others("plan --precision", {"--precision", "--set", "--json"});
     return precision_command(arguments);
   }
+  if (arguments.has("--audit")) {
+    arguments.refuse_others("plan --audit", {"--audit", "--expect", "--on", "--set", "--json"});
+    return audit_command(arguments);
+  }
+  HEARTH_CHECK(UsageError, !arguments.has("--expect"), "plan: --expect is that of --audit; say both");
   const PlanRequest request = request_of(arguments);
   Device wanted;
   const std::unique_ptr<Session> session =
@@ -146,6 +171,8 @@ CommandSpec plan_spec() {
        {"--link", "RATE", "the time of N ranks too, joined by a link of so much in each direction: 25gbit, 50gbyte"},
        {"--price-per-hour", "PRICE", "of the machine of each rank; the plan says the price of the run"},
        {"--precision", "", "list each op with the types it reads, computes in and gives"},
+       {"--audit", "", "list what keeps steps from the machine's speed: sizes, portable ops, casts, copies"},
+       {"--expect", "FILE", "with --audit: end with code 2 where something is found that this earlier --json lacks"},
        {"--json", "", "print as JSON on stdout"}},
       plan_command};
 }

@@ -119,7 +119,7 @@ int tune_batch(const Arguments& arguments) {
   const int steps = static_cast<int>(arguments.positive("--steps", 5));
   const std::int64_t estimated = std::min(largest_estimated(arguments), arguments.positive("--most", 1 << 20));
   const auto [largest, trials, best] = estimated >= 1 ? try_up_to(estimated, arguments, steps) : Tuning{};
-  HEARTH_CHECK(OutOfMemory, largest >= 1, "tune batch: not even a batch of 1 fits; see `hearth summary`");
+  HEARTH_CHECK(OutOfMemory, largest >= 1, "tune batch: not even a batch of 1 fits; see `hearth plan`");
   if (arguments.has("--json")) {
     Json list = Json::array();
     for (const Trial& trial : trials) list.push_back(to_json(trial));

@@ -24,7 +24,7 @@ namespace hearth::train {
 namespace {
 
 // Of `hearth bench ops`: at least one of each class, and of each implementation that reference models use most. Not the
-// first convolution of a network, whose backward pass is half of what a bench measures.
+// first convolution of a model, whose backward pass is half of what a bench measures.
 constexpr const char* probes[] = {
     "conv2d/3x3s1/k64",        "conv2d/1x1s1/k256", "conv2d/3x3s1/k256", "linear/384to1536",   "attention/12x64/causal",
     "window_attention/3x32/7", "batch_norm/relu",   "layer_norm/768",    "cross_entropy/8192", "gelu"};

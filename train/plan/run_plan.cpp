@@ -172,8 +172,16 @@ RunCost cost_of_run(const Session& session, const RunPlan& plan, const Basis& ba
 
 /// What throughput counts, of a row.
 double items_of_row(const Session& session) {
-  const std::int64_t few = std::min<std::int64_t>(8, session.data.train->size());
-  const data::Batch batch = session.data.train_loader(few, session.config().seed, session.device().type).next();
+  const auto first_rows = [&](std::int64_t rows) {
+    const std::int64_t few = std::min(rows, session.data.train->size());
+    return session.data.train_loader(few, session.config().seed, session.device().type).next();
+  };
+  data::Batch batch;
+  try {
+    batch = first_rows(8);
+  } catch (const DataError&) {
+    batch = first_rows(2);  // an epoch of text may have fewer rows than its windows
+  }
   return batch.rows() > 0 ? static_cast<double>(batch.count()) / static_cast<double>(batch.rows()) : 0;
 }
 

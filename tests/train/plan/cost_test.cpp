@@ -138,7 +138,7 @@ TEST(Machine, RefusesWhatItCannotMean) {
   EXPECT_PRED2(
       contains,
       message(R"({"name": "a", "device": "cpu", "copy_gbs": 10, "peak_tflops": {"f32": 1}, "ops": {"relu": 0}})"),
-      "m.json:1:89: /ops/relu: is 0");
+      "m.json:1:91: /ops/relu: is 0");
   EXPECT_PRED2(contains, message(R"({"name": "a", "device": "cpu", "copy_gbs": 10, "peak_tflops": {"f32": 1},
                            "efficiency": {"matmull": 0.5}})"),
                "did you mean \"matmul\"?");

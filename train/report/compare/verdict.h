@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tells several runs apart: whether they differ by more than their seeds, from which step on, and what they took to
-// reach the same quality.
+// What tells several runs apart: whether they differ by more than their seeds, from which step on, and what they took
+// to reach the same quality.
 #pragma once
 
 #include <cstdint>

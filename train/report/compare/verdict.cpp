@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/report/verdict.h"
+#include "train/report/compare/verdict.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,10 +4,10 @@
 #include <set>
 
 #include "core/text_stream.h"
+#include "train/report/compare/verdict.h"
 #include "train/report/page.h"
 #include "train/report/progress.h"
 #include "train/report/report.h"
-#include "train/report/verdict.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {
