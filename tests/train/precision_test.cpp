@@ -539,10 +539,15 @@ TEST(Precision, MetricsTellTheScaleAndTheSkippedSteps) {
 
 TEST(TrustRatios, AreInTrainingLinesByGroup) {
   const test::TempDir folder;
-  const auto lines = [&](const std::string& optimizer) {
+  const auto lines = [&](const std::string& optimizer, const std::vector<std::string>& stops = {}) {
     std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16, 16]}, "data": {"type": "digits"},
       "optimizer": )" << optimizer << R"(, "train": {"steps": 4, "batch_size": 16},
       "log": {"every_steps": 2, "report": false}})";
+    for (const std::string& steps : stops)
+      EXPECT_EQ(test::run_program({test::hearth_program(), "train", "run.json", "--set", "train.steps=" + steps},
+                                  folder.path())
+                    .exit_code,
+                0);
     EXPECT_EQ(test::run_program({test::hearth_program(), "train", "run.json"}, folder.path()).exit_code, 0);
     std::vector<Json> found;
     for (const Json& record : read_metrics(folder / "runs/run/metrics.jsonl"))
@@ -550,9 +555,12 @@ TEST(TrustRatios, AreInTrainingLinesByGroup) {
     std::filesystem::remove_all(folder / "runs");
     return found;
   };
-  const std::vector<Json> lamb = lines(R"({"type": "lamb", "adapt": "all", "trust_clip": true,
-    "groups": [{"type": "by_name", "match": ["*.bias"]}]})");
+  const std::string optimizer = R"({"type": "lamb", "adapt": "all", "trust_clip": true,
+    "groups": [{"type": "by_name", "match": ["*.bias"]}]})";
+  const std::vector<Json> lamb = lines(optimizer), resumed = lines(optimizer, {"3"});
   ASSERT_EQ(lamb.size(), 2u);
+  ASSERT_EQ(resumed.size(), 3u);
+  EXPECT_EQ(to_text(resumed.back().at("trust_ratio")), to_text(lamb.back().at("trust_ratio")));
   for (const Json& record : lamb)
     for (const char* group : {"*.bias", "*"}) {
       const Json& of = record.at("trust_ratio").at(group);

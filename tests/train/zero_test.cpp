@@ -21,6 +21,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
 #include "train/memory/rank_memory.h"
+#include "train/report/trust_ratios.h"
 #include "train/trainer.h"
 
 namespace hearth::train::zero_test {
@@ -73,6 +74,7 @@ class Zero : public testing::TestWithParam<Problem> {
   struct Result {
     std::string weights, state;  // hashes
     double last_loss = 0;        // of the valid split, by the averages where there are some
+    std::string ratios{};        // trust_ratio of the last step
   };
   Result train(int ranks, int zero, const std::string& out, std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(), {"train.deterministic=true", "dist.shards=4", join_text("dist.zero=", zero)});
@@ -96,8 +98,11 @@ class Zero : public testing::TestWithParam<Problem> {
       }
       const std::lock_guard lock(mutex);
       const std::string weights = done.metrics.at("weights_sha256").as_string();
-      if (result.weights.empty()) result.weights = weights;
+      Json record = Json::object();
+      write_trust_ratios(record, *session.optimizer);
+      if (result.weights.empty()) result.weights = weights, result.ratios = to_text(record);
       EXPECT_EQ(weights, result.weights);
+      EXPECT_EQ(to_text(record), result.ratios);
       result.state = done.metrics.at("state_sha256").as_string();
       result.last_loss = done.metrics.at("loss").as_number();
     };
@@ -114,6 +119,7 @@ TEST_P(Zero, GivesTheBitsOfUndividedStateOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 4}) {
     const Result divided = train(ranks, 1, join_text("divided", ranks));
     EXPECT_EQ(divided.weights, whole.weights) << ranks << " ranks";
+    EXPECT_EQ(divided.ratios, whole.ratios) << ranks << " ranks";
     EXPECT_NEAR(divided.last_loss, whole.last_loss, 1e-12 * whole.last_loss) << ranks << " ranks";
     // Moments and averages as they are saved; the order of the losses' sums depends on the ranks.
     EXPECT_EQ(divided.state, train(ranks, 0, join_text("whole", ranks)).state) << ranks << " ranks";
