@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <new>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -66,6 +68,17 @@ std::vector<int> cores_of_thread() {
   return cores;
 }
 
+/// Whether a list as "0-15,32-47" has a core.
+bool is_in_list(const std::string& list, int core) {
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) {
+    int first = -1, last = -1;
+    const int read = std::sscanf(part.c_str(), "%d-%d", &first, &last);
+    if (read >= 1 && core >= first && core <= (read == 2 ? last : first)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool openmp_binds() { return omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > 0; }
@@ -84,15 +97,43 @@ std::string describe_cores(const std::vector<int>& cores) {
   return text;
 }
 
+std::vector<std::vector<int>> cores_by_node(const std::vector<int>& cores, const std::filesystem::path& root) {
+  std::vector<std::vector<int>> nodes;
+  std::size_t placed = 0;
+  std::error_code absent;
+  const std::filesystem::path folder = root / "sys/devices/system/node";
+  for (int node = 0; std::filesystem::exists(folder / join_text("node", node), absent); ++node) {
+    std::ifstream list(folder / join_text("node", node) / "cpulist");
+    std::string text;
+    std::getline(list, text);
+    std::vector<int> of_node;
+    for (const int core : cores)
+      if (is_in_list(text, core)) of_node.push_back(core);
+    placed += of_node.size();
+    if (!of_node.empty()) nodes.push_back(std::move(of_node));
+  }
+  // Of a list that is not understood, or lacks a core, nothing is taken.
+  return placed == cores.size() && !nodes.empty() ? nodes : std::vector<std::vector<int>>{cores};
+}
+
+std::vector<int> cores_of_rank(const std::vector<std::vector<int>>& nodes, int rank, int size) {
+  const auto count = static_cast<int>(nodes.size());
+  if (count < 2 || size < count) return {};
+  return nodes[static_cast<std::size_t>(rank * count / size)];
+}
+
+void run_on_cores(const std::vector<int>& cores) noexcept {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  for (const int core : cores)
+    if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &allowed);
+  if (CPU_COUNT(&allowed) > 0) (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 void use_all_cores() noexcept {
   if (!openmp_binds()) return;
   try {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    for (const int core : cores_of_places())
-      if (core < CPU_SETSIZE) CPU_SET(core, &allowed);
-    // A refusal leaves it where it is.
-    if (CPU_COUNT(&allowed) > 0) (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+    run_on_cores(cores_of_places());
   } catch (const std::bad_alloc&) {
     // Likewise.
   }

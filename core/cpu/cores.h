@@ -25,6 +25,16 @@ HEARTH_API std::vector<int> allowed_cores();
 /// "0-3, 8".
 HEARTH_API std::string describe_cores(const std::vector<int>& cores);
 
+/// Those of `cores` on each NUMA node of the machine that has some, ascending; all in one where the system does not
+/// tell of nodes.
+HEARTH_API std::vector<std::vector<int>> cores_by_node(const std::vector<int>& cores,
+                                                       const std::filesystem::path& root = "/");
+/// Where rank `rank` of `size` local ranks runs: the cores of its node, neighbouring ranks on the same; empty, which is
+/// anywhere, where there is one node or fewer ranks than nodes.
+HEARTH_API std::vector<int> cores_of_rank(const std::vector<std::vector<int>>& nodes, int rank, int size);
+/// Lets the calling thread, and those that it starts, run on these cores only. A refusal leaves it where it is.
+HEARTH_API void run_on_cores(const std::vector<int>& cores) noexcept;
+
 /// Where OpenMP binds: lets the calling thread, which is none of OpenMP's, run on all of them.
 void use_all_cores() noexcept;
 

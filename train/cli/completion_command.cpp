@@ -26,8 +26,7 @@ Values values_of(const std::string& placeholder) {
       values.configs = true;
     } else if (part == "FILE" || part == "OUT" || part == "INPUT" || part == "INPUT...") {
       values.files = true;
-    } else if (part == "DIR" || part == "FOLDER" || part == "RUN_OR_CHECKPOINT" || part == "RUN" ||
-               part == "RUN...") {
+    } else if (part == "DIR" || part == "FOLDER" || part == "RUN_OR_CHECKPOINT" || part == "RUN" || part == "RUN...") {
       values.folders = true;
     } else if (!part.empty() && part[0] >= 'a' && part[0] <= 'z') {
       values.words.push_back(part);

@@ -121,6 +121,7 @@ class Launch {
     arguments.push_back(nullptr);
     const int each = std::max(1, cpu::threads() / size_);
     const std::string threads = std::to_string(each), places = cpu::openmp_binds() ? places_of(rank, each) : "";
+    const std::vector<int> cores = places.empty() ? cpu::cores_of_rank(nodes_, rank, size_) : std::vector<int>();
     const pid_t launcher = getpid(), pid = fork();
     if (pid < 0) {
       const int error = errno;
@@ -136,6 +137,8 @@ class Launch {
       if (rank != 0) dup2(ends[1], STDOUT_FILENO), dup2(ends[1], STDERR_FILENO);
       for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
       setenv("HEARTH_THREADS", threads.c_str(), 0);
+      // Memory lies where it is first written to: on the node of the rank's threads.
+      cpu::run_on_cores(cores);
       if (!places.empty()) setenv("OMP_PLACES", places.c_str(), 1), setenv("OMP_PROC_BIND", "close", 1);
       pthread_sigmask(SIG_SETMASK, &mask, nullptr);
       execv("/proc/self/exe", arguments.data());
@@ -185,6 +188,7 @@ class Launch {
   }
 
   const int size_;
+  const std::vector<std::vector<int>> nodes_ = cpu::cores_by_node(cpu::allowed_cores());  ///< NUMA nodes
   std::vector<std::string> words_;
   std::string token_;
   std::vector<Rank> ranks_;

@@ -38,8 +38,8 @@ class HEARTH_API RunProfile {
   };
 
   /// "seconds" by phase of the steps, and of evaluations and checkpoints; "step_milliseconds" by operation and
-  /// "kernel_milliseconds" by implementation, the slowest ones, of the quickest step watched on a CPU; "bytes": what the run holds from step to step, the peak in use and
-  /// what was held from the system.
+  /// "kernel_milliseconds" by implementation, the slowest ones, of the quickest step watched on a CPU; "bytes": what
+  /// the run holds from step to step, the peak in use and what was held from the system.
   Json to_json(const Session& session) const;
 
  private:
