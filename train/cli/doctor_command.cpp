@@ -187,18 +187,19 @@ int doctor_command(const Arguments& arguments) {
 }  // namespace
 
 CommandSpec doctor_spec() {
-  return {"doctor",
-          "",
-          0,
-          0,
-          "Tells which devices and libraries were found, in which version, and what replaces those that are missing.",
-          {{"--speed", "",
-            "measure in some ten seconds what this machine does in a second, for `hearth plan`, instead; kept in the "
-            "folder for caches"},
-           {"--device", "DEVICE", "with --speed: cpu or cuda; auto without"},
-           {"--network", "", "tell of interfaces, RDMA devices, what NCCL would choose, and what to change, instead"},
-           {"--json", "", "print as JSON on stdout"}},
-          doctor_command};
+  return {
+      "doctor",
+      "",
+      0,
+      0,
+      "Tells which devices and libraries were found, in which version, and what replaces those that are missing.",
+      {{"--speed", "",
+        "measure in about fifteen seconds what this machine does in a second, for `hearth plan`, instead; kept in the "
+        "folder for caches"},
+       {"--device", "DEVICE", "with --speed: cpu or cuda; auto without"},
+       {"--network", "", "tell of interfaces, RDMA devices, what NCCL would choose, and what to change, instead"},
+       {"--json", "", "print as JSON on stdout"}},
+      doctor_command};
 }
 
 }  // namespace hearth::train

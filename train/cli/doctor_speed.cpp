@@ -2,11 +2,15 @@
 // `hearth doctor --speed`: the description of this machine that `hearth plan` predicts times from.
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
+#include "core/cpu/parallel.h"
+#include "core/cuda/emulation.h"
 #include "core/cuda/stream.h"
 #include "core/io/file.h"
 #include "train/cli/devices.h"
 #include "train/cli/doctor.h"
+#include "train/cli/shared_cores.h"
 #include "train/plan/measure_machine.h"
 
 namespace hearth::train {
@@ -15,14 +19,20 @@ int doctor_speed(const Arguments& arguments) {
   const Device device = device_of_run(arguments.value("--device").value_or("auto"));
   const std::string name =
       device.is_cuda() ? cuda::device_info(device).name : described_cpu().at("processor").as_string();
+  const int others = other_threads();
   const Machine machine = measure_machine(device, name);
-  const std::string text = to_text(to_json(machine), 2) + "\n", file = machine_file(device.type);
+  if (device.is_cpu() && others + cpu::threads() > static_cast<int>(std::thread::hardware_concurrency()))
+    std::cerr << "warning   " << others << (others == 1 ? " thread" : " threads")
+              << " of other programs ran too; measure again on an idle machine\n";
+  const std::string text = to_text(to_json(machine), 2) + "\n",
+                    file = cuda::is_emulated() && device.is_cuda() ? "" : machine_file(device.type);
   if (!file.empty()) {
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     write_file_synced(file, text);
   }
-  std::cerr << (file.empty() ? "not kept: there is no folder for it; set HEARTH_CACHE_DIR\n"
-                             : "kept in " + file + ", which `hearth plan` reads\n");
+  std::cerr << (file.empty()
+                    ? "not kept: an emulated GPU has no speed of its own, or there is no folder: set HEARTH_CACHE_DIR\n"
+                    : "kept in " + file + ", which `hearth plan` reads\n");
   if (arguments.has("--json")) {
     std::cout << text;
     return 0;

@@ -32,7 +32,14 @@ int running_threads() {
   return file ? running : 0;
 }
 
-/// Others than this one: the median of some looks.
+bool computes(std::string_view command) {
+  constexpr std::string_view those[] = {"train", "eval", "predict", "plan",  "summary",
+                                        "bench", "tune", "report",  "doctor"};
+  return std::ranges::find(those, command) != std::end(those);
+}
+
+}  // namespace
+
 int other_threads() {
   std::array<int, 5> looks{};
   for (int& look : looks) {
@@ -42,14 +49,6 @@ int other_threads() {
   std::ranges::nth_element(looks, looks.begin() + looks.size() / 2);
   return std::max(0, looks[looks.size() / 2] - 1);
 }
-
-bool computes(std::string_view command) {
-  constexpr std::string_view those[] = {"train", "eval", "predict", "plan",  "summary",
-                                        "bench", "tune", "report",  "doctor"};
-  return std::ranges::find(those, command) != std::end(those);
-}
-
-}  // namespace
 
 void spin_briefly_on_shared_cores(int argc, char** argv) {
   if (argc < 2 || !computes(argv[1])) return;

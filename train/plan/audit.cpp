@@ -128,7 +128,7 @@ void add_portable(Findings& findings, const ChoiceLog& log) {
 void add_work(Findings& findings, WorkLog& log) {
   for (const AskedWork& work : log.take()) {
     if (work.name != "copy" && work.name != "fill") continue;
-    const std::string op = work.origin.op == nullptr ? "" : work.origin.op;
+    const std::string op = work.origin.op == nullptr ? "no op" : work.origin.op;
     findings.add({.kind = work.name,
                   .layer = work.origin.layer == nullptr ? "" : work.origin.layer,
                   .op = work.origin.backward ? op + " (backward)" : op,

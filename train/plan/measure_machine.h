@@ -12,7 +12,7 @@
 
 namespace hearth::train {
 
-/// Measures copies, products and a few ops at sizes of the reference models, in about ten seconds. `name` is the
+/// Measures copies, products and a few ops at sizes of the reference models, in about fifteen seconds. `name` is the
 /// machine's.
 HEARTH_API Machine measure_machine(Device device, const std::string& name);
 

@@ -11,6 +11,7 @@
 #include "core/cpu/parallel.h"
 #include "core/cuda/stream.h"
 #include "core/error.h"
+#include "train/checkpoint/run_info.h"
 #include "train/memory/rank_memory.h"
 #include "train/plan/cost.h"
 #include "train/report/precision_report.h"
@@ -33,14 +34,16 @@ struct Basis {
   std::string why_no_times{};
 };
 
-/// The description that `hearth doctor --speed` kept of this machine, if it has as many threads now.
-std::optional<Machine> kept_machine(DeviceType type) {
-  const std::string file = machine_file(type);
+/// The description that `hearth doctor --speed` kept, if it is that of this device: machines may share a folder.
+std::optional<Machine> kept_machine(Device device) {
+  const std::string file = machine_file(device.type);
   std::error_code unreadable;
   if (file.empty() || !std::filesystem::exists(file, unreadable)) return std::nullopt;
   Machine machine = parse_machine(read_json(file));
-  if (machine.type() != type || (type == DeviceType::cpu && machine.cores != cpu::threads())) return std::nullopt;
-  return machine;
+  const bool is_this = device.is_cuda()
+                           ? machine.is_cuda() && machine.name == cuda::device_info(device).name
+                           : !machine.is_cuda() && machine.name == processor_name() && machine.cores == cpu::threads();
+  return is_this ? std::optional(std::move(machine)) : std::nullopt;
 }
 
 /// The first built-in GPU whose name is part of the device's.
@@ -57,7 +60,7 @@ Basis basis_of(Device wanted, Device here, const PlanRequest& request) {
     return {.name = name_of(wanted),
             .text = "no times",
             .why_no_times = join_text(wanted, " is not here; name the machine, as in --on H200")};
-  if (std::optional<Machine> kept = kept_machine(wanted.type)) {
+  if (std::optional<Machine> kept = kept_machine(wanted)) {
     const std::string name = kept->name;
     return {std::move(kept), name,
             join_text("the speeds that `hearth doctor --speed` kept in ", machine_file(wanted.type))};

@@ -44,7 +44,7 @@ struct StepCost {
   StepOps ops;            ///< of one batch and the update, with predicted times
   double flops = 0;       ///< of the step, every batch of train.accumulate
   double bytes = 0;
-  std::int64_t launches = 0;
+  std::int64_t launches = 0;  ///< of one batch and the update, where they were recorded on a CUDA device; else 0
   PhaseTimes ms;
   std::optional<Communication> communication{};
 };
