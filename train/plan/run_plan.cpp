@@ -84,7 +84,11 @@ std::pair<StepOps, StepOps> record_two(Session& session, DeviceType target, bool
                                     record_step(session, sizes.large, target, repeats)};
   while (timed && steps.second.rows < rows && 2 * steps.second.us < longest_recorded_us) {
     const std::int64_t more = std::min(rows, 2 * steps.second.rows);
-    steps.first = std::exchange(steps.second, record_step(session, more, target, repeats));
+    try {
+      steps.first = std::exchange(steps.second, record_step(session, more, target, repeats));
+    } catch (const OutOfMemory&) {
+      break;
+    }
   }
   return steps;
 }
