@@ -32,7 +32,10 @@ Bottleneck first_of(const RunRecords& run) {
   return all.empty() ? Bottleneck{.cause = "none", .text = ""} : all[0];
 }
 
-TEST(Bottlenecks, ARunThatComputesHasNone) { EXPECT_EQ(first_of(run_with("{}")).cause, "none"); }
+TEST(Bottlenecks, ARunThatComputesHasNone) {
+  EXPECT_EQ(first_of(run_with("{}")).cause, "none");
+  EXPECT_EQ(first_of(run_with(R"({"device_throttled": {}})")).cause, "none") << "nothing held it back";
+}
 
 TEST(Bottlenecks, SlowInputIsNamedWithItsStage) {
   const Bottleneck first =
@@ -62,9 +65,9 @@ TEST(Bottlenecks, MachinesAreNamedByTheirCounters) {
   first = first_of(run_with(R"({"machine_remote_pages": 20000})"));
   EXPECT_EQ(first.cause, "NUMA");
   EXPECT_PRED2(contains, first.text, "numactl");
-  first = first_of(run_with(R"({"device_throttled": ["power cap"]})"));
+  first = first_of(run_with(R"({"device_throttled": {"temperature": 0.25, "power limit": 1}})"));
   EXPECT_EQ(first.cause, "throttled device");
-  EXPECT_PRED2(contains, first.text, "(power cap) in 50.00 % of the time");
+  EXPECT_PRED2(contains, first.text, "(power limit) in 50.00 % of the time");
 }
 
 TEST(Bottlenecks, LaunchesPortableKernelsAndSlowOpsComeFromTheProfile) {

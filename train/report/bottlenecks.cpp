@@ -24,7 +24,7 @@ struct Totals {
   double steps = 0;
   double major_faults = 0, remote_pages = 0;  ///< the latter a second, at most
   double throttled_seconds = 0;
-  std::string throttled;  ///< by what
+  std::string throttled;  ///< by what, most of the time
   std::string advice;     ///< on the input, the last
   std::size_t lines = 0;
 
@@ -34,11 +34,16 @@ struct Totals {
   }
 };
 
-std::string list_text(const Json& list) {
-  if (!list.is_array()) return text_of(list);
-  std::string text;
-  for (const Json& item : list.items()) text += (text.empty() ? "" : ", ") + text_of(item);
-  return text;
+/// Adds what held a device's clocks down, each with its part of the interval.
+void add_throttling(Totals& totals, const Json& reasons, double seconds) {
+  double most = 0;
+  for (const JsonMember& reason : reasons.members()) {
+    const double part = number_at(reasons, reason.key).value_or(0);
+    if (part <= most) continue;
+    most = part;
+    totals.throttled = reason.key;
+  }
+  totals.throttled_seconds += most * seconds;
 }
 
 Totals totals_of(const std::vector<Json>& records) {
@@ -57,10 +62,8 @@ Totals totals_of(const std::vector<Json>& records) {
     // The first line has the pages of the program itself.
     if (totals.lines++ > 0) totals.major_faults += number_at(record, "process_major_faults").value_or(0);
     totals.remote_pages = std::max(totals.remote_pages, number_at(record, "machine_remote_pages").value_or(0));
-    if (const Json* const why = record.find("device_throttled"); why != nullptr && !list_text(*why).empty()) {
-      totals.throttled_seconds += seconds;
-      totals.throttled = list_text(*why);
-    }
+    if (const Json* const reasons = record.find("device_throttled"); reasons != nullptr && reasons->is_object())
+      add_throttling(totals, *reasons, seconds);
     if (const std::string advice = text_at(record, "data_advice"); !advice.empty()) totals.advice = advice;
   }
   return totals;
