@@ -83,7 +83,7 @@ __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) 
 __device__ __forceinline__ std::int64_t nanoseconds_now() {
 #if defined(__CUDACC__)
   std::int64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now) : : "memory");
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) : : "memory");
   return now;
 #else
   return emulate::nanoseconds_now();
