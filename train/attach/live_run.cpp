@@ -162,7 +162,7 @@ Json LiveRun::status() const {
     status.set("seconds_since_step", std::chrono::duration<double>(Clock::now() - stepped_).count());
   if (step_.steps > 0 && step_.seconds > 0)
     status.set("throughput", static_cast<double>(step_.samples) / step_.seconds)
-        .set("unit", step_.unit)
+        .set("unit", facts_.unit)
         .set("step_seconds", step_.seconds / static_cast<double>(step_.steps));
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < rank_times_.size(); ++rank)

@@ -22,6 +22,7 @@ namespace hearth::train {
 struct LiveFacts {
   std::string name{};
   std::string device{};
+  std::string unit{};  ///< of throughput, "images/s"
   int ranks = 1;
   std::int64_t total_steps = 0;
 };
@@ -33,7 +34,6 @@ struct LiveStep {
   std::int64_t steps = 0;                 ///< since the last line of metrics
   double seconds = 0;                     ///< of these
   std::int64_t samples = 0;               ///< of these
-  std::string unit{};                     ///< "images/s"
   std::span<const StepTimes> ranks = {};  ///< the last step of each, where there are several
 };
 

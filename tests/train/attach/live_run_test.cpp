@@ -55,11 +55,11 @@ class Live : public testing::Test {
 };
 
 TEST_F(Live, AnswersWithTheLastStepAndLines) {
-  LiveRun run(folder(), {.name = "digits", .device = "cpu", .ranks = 2, .total_steps = 50});
+  LiveRun run(folder(), {.name = "digits", .device = "cpu", .unit = "images/s", .ranks = 2, .total_steps = 50});
   std::string why;
   EXPECT_EQ(live_status(folder(), why).find("seconds_since_step"), nullptr) << "no step yet";
   const std::vector<StepTimes> ranks{{0.25, 0.125}, {0.25, 0.2}};
-  run.publish({.step = 7, .epoch = 0.5, .steps = 2, .seconds = 0.5, .samples = 64, .unit = "images/s", .ranks = ranks});
+  run.publish({.step = 7, .epoch = 0.5, .steps = 2, .seconds = 0.5, .samples = 64, .ranks = ranks});
   run.publish(Json::object().set("split", "train").set("loss", 2.5));
   run.publish(Json::object().set("split", "valid").set("loss", 3.5));
   const LiveRun::Doing evaluating(&run, "evaluation");
@@ -70,6 +70,7 @@ TEST_F(Live, AnswersWithTheLastStepAndLines) {
   EXPECT_EQ(status.at("total_steps").as_integer(), 50);
   EXPECT_EQ(status.at("doing").as_string(), "evaluation");
   EXPECT_EQ(status.at("throughput").as_number(), 128);
+  EXPECT_EQ(status.at("unit").as_string(), "images/s");
   EXPECT_EQ(status.at("step_seconds").as_number(), 0.25);
   EXPECT_GE(status.at("seconds_since_step").as_number(), 0);
   EXPECT_EQ(status.at("ranks").at(1).at("busy_seconds").as_number(), 0.2);
