@@ -47,7 +47,6 @@ std::int64_t now_ns() {
       .count();
 }
 
-/// All digits, so that long traces keep their short scopes.
 std::string microseconds(std::int64_t ns) {
   const std::string rest = std::to_string(ns % 1000);
   return join_text(ns / 1000, ".", std::string(3 - rest.size(), '0'), rest);
@@ -111,13 +110,19 @@ std::string chrome_trace() {
   out << "[";
   const char* separator = "\n";
   for (const Span& span : all.spans) {
-    out << separator << R"({"ph":"X","pid":0,"tid":)" << span.thread % 100000 << R"(,"name":")" << span.name
-        << R"(","ts":)" << microseconds(span.begin_ns) << R"(,"dur":)" << microseconds(span.end_ns - span.begin_ns)
-        << "}";
+    out << separator
+        << trace_event(0, span.thread % 100000, join_text('"', span.name, '"'), span.begin_ns, span.end_ns);
     separator = ",\n";
   }
   out << "\n]\n";
   return out.str();
+}
+
+std::string trace_event(int process, std::size_t lane, const std::string& name, std::int64_t begin_ns,
+                        std::int64_t end_ns, const std::string& about) {
+  return join_text(R"({"ph":"X","pid":)", process, R"(,"tid":)", lane, R"(,"name":)", name, R"(,"ts":)",
+                   microseconds(begin_ns), R"(,"dur":)", microseconds(end_ns - begin_ns),
+                   about.empty() ? "" : R"(,"args":)", about, "}");
 }
 
 void add_flops(double flops) noexcept {

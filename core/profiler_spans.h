@@ -2,7 +2,9 @@
 // The profiler's scopes one by one, for tables of where a step's time went.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/export.h"
@@ -25,6 +27,10 @@ struct Span {
 HEARTH_API std::vector<Span> spans();
 /// Span::thread of the calling thread.
 HEARTH_API std::size_t this_thread() noexcept;
+/// An event of a Chrome trace, one JSON object, on a lane of a process: `name` is a JSON string, and `about` an object
+/// of arguments or "". Times have all digits, so that long traces keep their short spans.
+HEARTH_API std::string trace_event(int process, std::size_t lane, const std::string& name, std::int64_t begin_ns,
+                                   std::int64_t end_ns, const std::string& about = {});
 /// Adds a part of a run (Scope::Kind::part) that ends now, on the calling thread; does nothing while profiling is off.
 HEARTH_API void add_part(const char* name, std::int64_t begin_ns) noexcept;
 /// Adds bytes that are read or written to the innermost scope of the calling thread; does nothing while profiling is

@@ -29,12 +29,6 @@ std::string host_name() {
   return name;
 }
 
-/// Microseconds with all digits, so that long traces keep their short spans.
-std::string microseconds_text(std::int64_t ns) {
-  const std::string rest = std::to_string(ns % 1000);
-  return join_text(ns / 1000, ".", std::string(3 - rest.size(), '0'), rest);
-}
-
 /// The events of one process.
 class EventList {
  public:
@@ -49,11 +43,8 @@ class EventList {
   void span(int lane, const std::string& name, std::int64_t begin_ns, std::int64_t end_ns, const Json& about) {
     const std::int64_t from = std::max<std::int64_t>(begin_ns - zero_ns_, 0), to = end_ns - zero_ns_;
     if (to < from) return;
-    TextStream& out = begin();
-    out << R"({"ph":"X","pid":)" << rank_ << R"(,"tid":)" << lane << R"(,"name":)" << to_text(Json(name)) << R"(,"ts":)"
-        << microseconds_text(from) << R"(,"dur":)" << microseconds_text(to - from);
-    if (about.size() > 0) out << R"(,"args":)" << to_text(about);
-    out << "}";
+    begin() << profiler::trace_event(rank_, static_cast<std::size_t>(lane), to_text(Json(name)), from, to,
+                                     about.size() > 0 ? to_text(about) : "");
   }
   std::string text() const { return out_.str(); }
 
