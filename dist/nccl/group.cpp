@@ -356,7 +356,9 @@ Traffic Group::traffic() const {
   return traffic;
 }
 
-void Group::count_bytes(std::size_t whole) { bytes_ += static_cast<std::int64_t>(whole) * (size() - 1) / size(); }
+void Group::count_bytes(std::size_t tensor_bytes) {
+  bytes_ += static_cast<std::int64_t>(tensor_bytes) * (size() - 1) / size();
+}
 
 Work Group::all_reduce(const Tensor& x, Reduce op, std::optional<DType> wire) {
   check_all_reduce(x, wire);

@@ -61,7 +61,7 @@ class Group : public Collective, public Peers {
   void check(ncclResult_t result, const char* call, const std::string& more);
   void call(const std::function<void()>& calls);
   /// Counts what this rank sends of a tensor that all ranks have a piece of.
-  void count_bytes(std::size_t whole);
+  void count_bytes(std::size_t tensor_bytes);
   bool sums_in_order(const Tensor& x) const;
   /// rows [size * part of this rank]: what all ranks have in this rank's piece of x.
   void gather_rows(cuda::Stream& stream, const Tensor& x, const Pieces& pieces, const Tensor& rows);

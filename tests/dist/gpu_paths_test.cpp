@@ -91,7 +91,7 @@ struct Case {
   std::function<void(Machine&)> change;
   Words differs;  ///< checks that are not ok: "NAME VERDICT: FINDING; REMEDY", parts of it
 };
-void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+void PrintTo(const Case& machine, std::ostream* out) { *out << machine.name; }
 
 const char* const open_driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82";
 const char* const closed_driver = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54";

@@ -24,6 +24,9 @@ TEST(DeviceUse, IsAPartOfTheDataSheetsPeak) {
   EXPECT_DOUBLE_EQ(known_peak("NVIDIA H100 80GB HBM3").gbs, 3350);
   EXPECT_DOUBLE_EQ(known_peak("NVIDIA H100 PCIe").gbs, 2000);
   EXPECT_DOUBLE_EQ(known_peak("NVIDIA H200").gbs, 4800);
+  EXPECT_DOUBLE_EQ(known_peak("NVIDIA H200").tflops, 989);
+  EXPECT_DOUBLE_EQ(known_peak("NVIDIA H200", Products::tf32).tflops, 494.5);
+  EXPECT_DOUBLE_EQ(known_peak("NVIDIA A100-SXM4-80GB", Products::f32).tflops, 19.5);
   EXPECT_DOUBLE_EQ(known_peak("something else").tflops, 0);
   Json record = Json::object();
   write_use(record, {.flops = 5e14, .bytes = 1e12}, 1, {1000, 4000});

@@ -161,7 +161,7 @@ Json run_json(const RunPlan& plan) {
   return Json::object()
       .set("steps", plan.run.steps)
       .set("evaluated_samples", plan.run.evaluated_samples)
-      .set("flops", plan.taken().flops * static_cast<double>(plan.run.steps) * plan.rank_count)
+      .set("flops", plan.planned_step().flops * static_cast<double>(plan.run.steps) * plan.rank_count)
       .set("hours", timed ? Json(plan.run.hours) : Json())
       .set("kwh", timed && plan.run.kwh ? Json(*plan.run.kwh) : Json())
       .set("price", timed && plan.run.price ? Json(*plan.run.price) : Json());

@@ -12,13 +12,15 @@
 namespace hearth::train {
 namespace {
 
-DevicePeak peak_of_gpu(const std::string& name, ComputeType type) {
-  DevicePeak peak = known_peak(name);
-  if (type == ComputeType::bf16 || type == ComputeType::f16) return peak;
-  peak.tflops = 0;
-  for (const Machine& machine : known_machines())
-    if (machine.is_cuda() && name.find(machine.name) != std::string::npos) peak.tflops = machine.peak(type);
-  return peak;
+Products products_of(ComputeType type) {
+  switch (type) {
+    case ComputeType::f32:
+      return Products::f32;
+    case ComputeType::tf32:
+      return Products::tf32;
+    default:
+      return Products::half;
+  }
 }
 
 DevicePeak peak_of_cpu(ComputeType type) {
@@ -36,7 +38,7 @@ DevicePeak peak_of_cpu(ComputeType type) {
 }  // namespace
 
 DevicePeak run_peak(Device device, ComputeType type) {
-  return device.is_cuda() ? peak_of_gpu(cuda::device_info(device).name, type) : peak_of_cpu(type);
+  return device.is_cuda() ? known_peak(cuda::device_info(device).name, products_of(type)) : peak_of_cpu(type);
 }
 
 }  // namespace hearth::train

@@ -9,8 +9,8 @@
 
 namespace hearth::train {
 
-/// Of a GPU, the data sheet's rates of 16-bit products and of memory, and for f32 and tf32 those of a built-in machine.
-/// Of a CPU, what `hearth doctor --speed` has measured with as many threads. Rates that are not known are 0.
+/// Of a GPU, the data sheet's rates of products in this type and of memory. Of a CPU, what `hearth doctor --speed` has
+/// measured with as many threads. Rates that are not known are 0.
 HEARTH_API DevicePeak run_peak(Device device, ComputeType type);
 
 }  // namespace hearth::train

@@ -158,7 +158,7 @@ void plan_memory(RunPlan& plan, Session& session, Device wanted, const PlanReque
 }
 
 RunCost cost_of_run(const Session& session, const RunPlan& plan, const Basis& basis, const PlanRequest& request) {
-  const StepCost& step = plan.taken();
+  const StepCost& step = plan.planned_step();
   RunCost run;
   run.steps = session.plan.total_steps;
   const double epochs =

@@ -86,7 +86,7 @@ struct RunPlan {
   double flops() const { return layers.empty() ? 0 : layers[0].flops; }
   std::int64_t kept_by(const nn::ModuleReport& row) const;
   /// The step that the run takes: `ranked` where there is one.
-  const StepCost& taken() const { return ranked ? *ranked : step; }
+  const StepCost& planned_step() const { return ranked ? *ranked : step; }
   /// Of one rank's time alone, over that of all ranks together.
   double scaling_efficiency() const;
 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/profile/device_use.h"
 
-#include <utility>
-
 #include "core/cuda/counters.h"
 #include "core/profiler.h"
 
@@ -26,15 +24,23 @@ void StepWorkMeter::end_step() {
   sum_ = {sum_.flops + last_.flops, sum_.bytes + last_.bytes, sum_.launches + last_.launches};
 }
 
-DevicePeak known_peak(std::string_view device_name) {
-  // The first whose name is part of the device's.
-  constexpr std::pair<std::string_view, DevicePeak> known[] = {
-      {"B200", {2250, 8000}}, {"H200", {989, 4800}},           {"H100 PCIe", {756, 2000}}, {"H100 NVL", {835, 3900}},
-      {"H100", {989, 3350}},  {"A100-SXM4-80GB", {312, 2039}}, {"A100 80GB", {312, 1935}}, {"A100", {312, 1555}},
-      {"L40S", {362, 864}},   {"RTX 4090", {165, 1008}},       {"RTX 3090", {71, 936}},
+DevicePeak known_peak(std::string_view device_name, Products products) {
+  struct DataSheet {
+    std::string_view device;
+    double half, tf32, f32, gbs;
   };
-  for (const auto& [name, peak] : known)
-    if (device_name.find(name) != std::string_view::npos) return peak;
+  // The first whose name is part of the device's.
+  constexpr DataSheet known[] = {
+      {"B200", 2250, 1125, 75, 8000},      {"H200", 989, 494.5, 67, 4800},    {"H100 PCIe", 756, 378, 51, 2000},
+      {"H100 NVL", 835, 417.5, 60, 3900},  {"H100", 989, 494.5, 67, 3350},    {"A100-SXM4-80GB", 312, 156, 19.5, 2039},
+      {"A100 80GB", 312, 156, 19.5, 1935}, {"A100", 312, 156, 19.5, 1555},    {"L40S", 362, 183, 91.6, 864},
+      {"RTX 4090", 165, 82.6, 82.6, 1008}, {"RTX 3090", 71, 35.6, 35.6, 936},
+  };
+  for (const DataSheet& sheet : known) {
+    if (device_name.find(sheet.device) == std::string_view::npos) continue;
+    const double tflops = products == Products::half ? sheet.half : products == Products::tf32 ? sheet.tf32 : sheet.f32;
+    return {tflops, sheet.gbs};
+  }
   return {};
 }
 

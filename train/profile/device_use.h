@@ -37,8 +37,10 @@ struct DevicePeak {
   double tflops = 0;  ///< dense products
   double gbs = 0;     ///< of its memory
 };
-/// What the maker's data sheet says of a GPU: products of 16-bit types with f32 sums.
-HEARTH_API DevicePeak known_peak(std::string_view device_name);
+/// Products by the type of their factors; sums are f32.
+enum class Products : std::uint8_t { half, tf32, f32 };
+/// What the maker's data sheet says of a GPU: dense products of this type, and its memory.
+HEARTH_API DevicePeak known_peak(std::string_view device_name, Products products = Products::half);
 
 /// Sets "mfu" and "bandwidth", the parts of the peak's arithmetic and memory rate that `work` within so many seconds
 /// is; neither where the peak is not known.

@@ -9,11 +9,11 @@
 namespace hearth::cuda {
 namespace {
 
-/// A device, as a whole and as the part of it that the program has.
+/// A device, and the partition of it (MIG) that the program has.
 struct NvmlPosition {
-  NvmlHandle whole = nullptr, part = nullptr;  ///< no part where it is not known
-  bool is_divided = false;                     ///< among several users (MIG)
-  unsigned instance = nvml::no_instance;       ///< the number of the part
+  NvmlHandle gpu = nullptr, partition = nullptr;  ///< no partition where it is not known
+  bool is_divided = false;                        ///< among several users (MIG)
+  unsigned instance = nvml::no_instance;          ///< the number of the partition
 };
 
 class NvmlSensors final : public DeviceSensors {
@@ -21,7 +21,7 @@ class NvmlSensors final : public DeviceSensors {
   explicit NvmlSensors(const NvmlPosition& at) : at_(at) {
     if (api_.make_events == nullptr || api_.add_events == nullptr || api_.next_event == nullptr) return;
     if (api_.make_events(&events_) != nvml::success) events_ = nullptr;
-    if (events_ != nullptr) (void)api_.add_events(at_.whole, nvml::event_xid, events_);
+    if (events_ != nullptr) (void)api_.add_events(at_.gpu, nvml::event_xid, events_);
   }
   ~NvmlSensors() override {
     if (events_ != nullptr && api_.free_events != nullptr) (void)api_.free_events(events_);
@@ -30,9 +30,9 @@ class NvmlSensors final : public DeviceSensors {
   DeviceReadings read() override {
     DeviceReadings now;
     lost_.clear();
-    if (at_.part != nullptr) {
+    if (at_.partition != nullptr) {
       nvml::Memory memory{};
-      if (asks(api_.memory, at_.part, &memory)) now.memory = static_cast<double>(memory.used);
+      if (asks(api_.memory, at_.partition, &memory)) now.memory = static_cast<double>(memory.used);
     }
     now.clock = number(api_.clock, nvml::clock_sm);
     now.memory_clock = number(api_.clock, nvml::clock_memory);
@@ -56,24 +56,24 @@ class NvmlSensors final : public DeviceSensors {
   }
   std::optional<double> number(NvmlResult (*function)(NvmlHandle, int, unsigned*), int kind) {
     unsigned value = 0;
-    return asks(function, at_.whole, kind, &value) ? std::optional<double>(value) : std::nullopt;
+    return asks(function, at_.gpu, kind, &value) ? std::optional<double>(value) : std::nullopt;
   }
 
   void read_whole(DeviceReadings& now) {
     constexpr double percent = 0.01, milli = 1e-3, kilo = 1e3, kib = 1024;
     nvml::Utilization use{};
-    if (asks(api_.use, at_.whole, &use)) now.use = percent * use.gpu;
+    if (asks(api_.use, at_.gpu, &use)) now.use = percent * use.gpu;
     unsigned milliwatts = 0;
-    if (asks(api_.power, at_.whole, &milliwatts)) now.power = milli * milliwatts;
+    if (asks(api_.power, at_.gpu, &milliwatts)) now.power = milli * milliwatts;
     unsigned long long millijoules = 0;
-    if (asks(api_.energy, at_.whole, &millijoules)) now.energy = milli * static_cast<double>(millijoules);
+    if (asks(api_.energy, at_.gpu, &millijoules)) now.energy = milli * static_cast<double>(millijoules);
     if (const auto sent = number(api_.pcie, nvml::pcie_sent)) now.pcie_sent = kilo * *sent;
     if (const auto received = number(api_.pcie, nvml::pcie_received)) now.pcie_received = kilo * *received;
     nvml::FieldValue links[2]{};
     links[0].field = nvml::nvlink_sent_kib;
     links[1].field = nvml::nvlink_received_kib;
     links[0].scope = links[1].scope = nvml::all_links;
-    if (!asks(api_.fields, at_.whole, 2, links)) return;
+    if (!asks(api_.fields, at_.gpu, 2, links)) return;
     const auto bytes = [](const nvml::FieldValue& field) {
       return field.result == nvml::success ? std::optional(kib * static_cast<double>(field.value.u64)) : std::nullopt;
     };
@@ -83,7 +83,7 @@ class NvmlSensors final : public DeviceSensors {
 
   void read_throttling(DeviceReadings& now) {
     unsigned long long bits = 0;
-    if (!asks(api_.reasons, at_.whole, &bits) && !asks(api_.reasons_before_r535, at_.whole, &bits)) return;
+    if (!asks(api_.reasons, at_.gpu, &bits) && !asks(api_.reasons_before_r535, at_.gpu, &bits)) return;
     std::vector<Throttle>& found = now.throttled.emplace();
     const auto add = [&](unsigned long long bit, Throttle reason) {
       if ((bits & bit) != 0) found.push_back(reason);
@@ -101,7 +101,7 @@ class NvmlSensors final : public DeviceSensors {
     for (const auto& [kind, reading] :
          {std::pair(nvml::ecc_corrected, &now.ecc_corrected), std::pair(nvml::ecc_uncorrected, &now.ecc_uncorrected)}) {
       unsigned long long count = 0;
-      if (asks(api_.ecc, at_.whole, kind, nvml::ecc_since_driver, &count)) *reading = static_cast<double>(count);
+      if (asks(api_.ecc, at_.gpu, kind, nvml::ecc_since_driver, &count)) *reading = static_cast<double>(count);
     }
     constexpr int most = 64;
     nvml::Event event{};
@@ -126,20 +126,20 @@ std::unique_ptr<DeviceSensors> open_sensors(const std::string& uuid, std::string
   if (!starts_nvml(why_not)) return nullptr;
   NvmlPosition at;
   at.is_divided = true;
-  if (api.device_by_uuid(("MIG-" + uuid).c_str(), &at.part) == nvml::success) {
-    if (api.whole_device == nullptr || api.whole_device(at.part, &at.whole) != nvml::success) at.whole = at.part;
-    if (api.instance != nullptr) (void)api.instance(at.part, &at.instance);
+  if (api.device_by_uuid(("MIG-" + uuid).c_str(), &at.partition) == nvml::success) {
+    if (api.whole_device == nullptr || api.whole_device(at.partition, &at.gpu) != nvml::success) at.gpu = at.partition;
+    if (api.instance != nullptr) (void)api.instance(at.partition, &at.instance);
     return std::make_unique<NvmlSensors>(at);
   }
-  if (const NvmlResult result = api.device_by_uuid(("GPU-" + uuid).c_str(), &at.whole); result != nvml::success) {
+  if (const NvmlResult result = api.device_by_uuid(("GPU-" + uuid).c_str(), &at.gpu); result != nvml::success) {
     why_not = join_text("NVML knows no device with the UUID ", uuid, ": ", api.text(result));
     return nullptr;
   }
   unsigned mode = 0, later = 0;
   // Of a divided GPU, the part is not known by this UUID.
   at.is_divided =
-      api.mig_mode != nullptr && api.mig_mode(at.whole, &mode, &later) == nvml::success && mode == nvml::mig_enabled;
-  if (!at.is_divided) at.part = at.whole;
+      api.mig_mode != nullptr && api.mig_mode(at.gpu, &mode, &later) == nvml::success && mode == nvml::mig_enabled;
+  if (!at.is_divided) at.partition = at.gpu;
   return std::make_unique<NvmlSensors>(at);
 }
 

@@ -161,11 +161,11 @@ Batches plain_plan(const std::vector<std::int64_t>& padded, const std::vector<st
         size = size / chosen.multiple * chosen.multiple;
       if (size > 0) sizes.push_back(size);
     }
-    std::int64_t taken = 0;
-    for (const std::int64_t size : sizes) taken += size;
+    std::int64_t in_batches = 0;
+    for (const std::int64_t size : sizes) in_batches += size;
     if (options.shuffle && chosen.tokens_per_batch > 0)
-      for (std::int64_t first = 0; first < taken; first += rows * batches_sorted)
-        std::stable_sort(order.begin() + first, order.begin() + std::min(first + rows * batches_sorted, taken),
+      for (std::int64_t first = 0; first < in_batches; first += rows * batches_sorted)
+        std::stable_sort(order.begin() + first, order.begin() + std::min(first + rows * batches_sorted, in_batches),
                          by_length);
     auto at = order.begin();
     for (const std::int64_t size : sizes) batches.emplace_back(at, at + size), at += size;
@@ -192,9 +192,9 @@ TEST(LengthBucketsTest, BatchesAreThoseOfThePlainPlan) {
         const LoaderOptions options{.batch_size = 7, .shuffle = shuffle, .drop_last = drop_last, .seed = 9};
         const LengthBuckets buckets(3'001, lookup(padded), lookup(sorted), chosen, options, "test", "sequences");
         for (const std::int64_t epoch : {0, 1, 5}) {
-          Batches found;
-          for (std::int64_t i = 0; i < buckets.per_epoch(); ++i) found.push_back(buckets.samples_of(epoch, i));
-          EXPECT_EQ(found, plain_plan(padded, sorted, chosen, options, static_cast<std::uint64_t>(epoch)))
+          Batches planned;
+          for (std::int64_t i = 0; i < buckets.per_epoch(); ++i) planned.push_back(buckets.samples_of(epoch, i));
+          EXPECT_EQ(planned, plain_plan(padded, sorted, chosen, options, static_cast<std::uint64_t>(epoch)))
               << chosen.tokens_per_batch << shuffle << drop_last << epoch;
         }
       }
