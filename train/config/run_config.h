@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run as its JSON file describes it. The fields, their ranges and their documentation are in run_config.cpp.
+// One run as its JSON file describes it. The fields, their ranges and their documentation are in run_config.cpp and
+// precision_options.cpp.
 #pragma once
 
 #include <cstdint>
