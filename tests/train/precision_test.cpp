@@ -211,53 +211,6 @@ TEST_P(ScaledRun, AnInfinityCostsOneUpdateAndNothingElse) {
   EXPECT_EQ(with->position.interval.correct, without->position.interval.correct);
 }
 
-struct SettledTf32 {
-  std::string device, model, more;
-  Tf32 allowed;
-  std::string said;
-};
-
-TEST(AutoPrecision, Tf32IsTakenByCudaDevicesForModelsThatBearFewerBits) {
-  const test::TempDir folder;
-  const std::string automatic = R"(, "tf32": "auto")", conv = R"(, "tf32": {"conv": "auto"})";
-  std::vector<SettledTf32> cases{
-      {"cpu", test::tiny_resnet, automatic, false, "O0 f32 (auto: TF32 off: it is of CUDA devices)"},
-      {"cpu", test::tiny_resnet, R"(, "tf32": {"matmul": "on"})", {true, false}, "O0 f32, TF32 in matrix products"}};
-  if (device_count(DeviceType::cuda) > 0) {
-    cases.push_back({"cuda", test::tiny_resnet, automatic, true, "O0 f32, TF32 (auto: TF32 on"});
-    cases.push_back({"cuda", test::tiny_resnet, conv, {false, true}, "O0 f32, TF32 in convolutions (auto: TF32 on"});
-    cases.push_back({"cuda", test::small_mlp, automatic, false, "the accuracy of model \"mlp\""});
-  }
-  for (const SettledTf32& c : cases) {
-    const PrecisionRun run{.level = "O0", .dtype = "f32", .device = c.device, .model = c.model, .precision = c.more};
-    const auto session = run.session(folder);
-    EXPECT_EQ(session->switches().tf32, c.allowed) << c.device << c.model << c.more;
-    EXPECT_PRED2(contains, precision_text(*session), c.said);
-    // What it came to is what an explicit run has.
-    const auto word = [](bool on) { return on ? "on" : "off"; };
-    const std::string words = c.more == automatic ? join_text(R"(, "tf32": ")", word(c.allowed.conv), "\"")
-                                                  : join_text(R"(, "tf32": {"conv": ")", word(c.allowed.conv), "\"}");
-    if (c.more != automatic && c.more != conv) continue;
-    PrecisionRun named = run;
-    named.precision = words;
-    EXPECT_EQ(session->resolved().at("precision"), named.session(folder)->resolved().at("precision"));
-  }
-  const auto strict = PrecisionRun{.level = "O0",
-                                   .dtype = "f32",
-                                   .device = device_count(DeviceType::cuda) > 0 ? "cuda" : "cpu",
-                                   .model = test::tiny_resnet,
-                                   .precision = automatic,
-                                   .train = R"(, "deterministic": true)"}
-                          .session(folder);
-  EXPECT_EQ(strict->switches().tf32, Tf32());
-  // Beside level auto: off where bf16 is taken.
-  const test::EmulateTiles emulate;
-  const auto both =
-      PrecisionRun{.model = test::small_resnet}.session(folder, {R"(precision={"level": "auto", "tf32": "auto"})"});
-  EXPECT_EQ(both->switches().tf32, Tf32());
-  EXPECT_PRED2(contains, precision_text(*both), "O2 bf16 (auto: bf16 is multiplied in hardware; TF32 off");
-}
-
 TEST(Precision, GivesUpAtTheFloorAndNamesAParameter) {
   const test::TempDir folder;
   for (const char* scale : {R"(, "loss_scale": "dynamic")", R"(, "loss_scale": 256)"}) {
@@ -535,39 +488,6 @@ TEST(Precision, MetricsTellTheScaleAndTheSkippedSteps) {
     EXPECT_LT(record.at("grad_norm").as_number(), 100) << "without the scale";
   }
   EXPECT_EQ(scales, (std::vector<double>{131072, 262144}));
-}
-
-TEST(TrustRatios, AreInTrainingLinesByGroup) {
-  const test::TempDir folder;
-  const auto lines = [&](const std::string& optimizer, const std::vector<std::string>& stops = {}) {
-    std::ofstream(folder / "run.json") << R"({"model": {"type": "mlp", "hidden": [16, 16]}, "data": {"type": "digits"},
-      "optimizer": )" << optimizer << R"(, "train": {"steps": 4, "batch_size": 16},
-      "log": {"every_steps": 2, "report": false}})";
-    for (const std::string& steps : stops)
-      EXPECT_EQ(test::run_program({test::hearth_program(), "train", "run.json", "--set", "train.steps=" + steps},
-                                  folder.path())
-                    .exit_code,
-                0);
-    EXPECT_EQ(test::run_program({test::hearth_program(), "train", "run.json"}, folder.path()).exit_code, 0);
-    std::vector<Json> found;
-    for (const Json& record : read_metrics(folder / "runs/run/metrics.jsonl"))
-      if (record.at("split").as_string() == "train") found.push_back(record);
-    std::filesystem::remove_all(folder / "runs");
-    return found;
-  };
-  const std::string optimizer = R"({"type": "lamb", "adapt": "all", "trust_clip": true,
-    "groups": [{"type": "by_name", "match": ["*.bias"]}]})";
-  const std::vector<Json> lamb = lines(optimizer), resumed = lines(optimizer, {"3"});
-  ASSERT_EQ(lamb.size(), 2u);
-  ASSERT_EQ(resumed.size(), 3u);
-  EXPECT_EQ(to_text(resumed.back().at("trust_ratio")), to_text(lamb.back().at("trust_ratio")));
-  for (const Json& record : lamb)
-    for (const char* group : {"*.bias", "*"}) {
-      const Json& of = record.at("trust_ratio").at(group);
-      const double min = of.at("min").as_number(), median = of.at("median").as_number(), max = of.at("max").as_number();
-      EXPECT_TRUE(0 < min && min <= median && median <= max && max <= 1) << to_text(record);
-    }
-  for (const Json& record : lines(R"({"type": "sgd", "lr": 0.1})")) EXPECT_EQ(record.find("trust_ratio"), nullptr);
 }
 
 }  // namespace
