@@ -6,7 +6,7 @@ namespace hearth::cuda {
 
 namespace {
 
-WorkListener listener = nullptr;
+WorkListener* listener = nullptr;
 
 }  // namespace
 
@@ -17,14 +17,15 @@ Counters& live_counters() {
 
 Counters counters() { return live_counters(); }
 
-void listen_to_work(WorkListener told) { listener = told; }
+void listen_to_work(WorkListener* told) { listener = told; }
+WorkListener* work_listener() { return listener; }
 
 void count_work(const Work& work) {
   if (work.bytes < 0)
     ++live_counters().launches_without_bytes;
   else
     live_counters().bytes_moved += work.bytes;
-  if (listener != nullptr) listener(work);
+  if (listener != nullptr) listener->asked(work);
 }
 
 Counters Counters::operator-(const Counters& e) const {

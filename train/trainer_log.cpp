@@ -6,6 +6,7 @@
 #include "train/attach/live_trace.h"
 #include "train/checkpoint/bad_samples.h"
 #include "train/report/trust_ratios.h"
+#include "train/step/captured_step.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -21,7 +22,9 @@ void Trainer::open_live_run() {
     if (!live_->why_no_socket().empty())
       progress_.line("status: only metrics.jsonl tells of this run: " + live_->why_no_socket());
   }
-  live_trace_ = std::make_unique<LiveTrace>(ranks.group(), live_.get());
+  live_trace_ = std::make_unique<LiveTrace>(ranks.group(), live_.get(), session_.device(), [this] {
+    if (captured_) captured_->record_anew();
+  });
   publish_step();
 }
 

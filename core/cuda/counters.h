@@ -44,8 +44,20 @@ struct Work {
 /// Adds its bytes to bytes_moved, and tells the listener of it. Called in the order in which streams get their work.
 void count_work(const Work& work);
 
-/// Who is told of all work, also of what is recorded; null: nobody.
-using WorkListener = void (*)(const Work& work);
-void listen_to_work(WorkListener listener);
+/// Who is told of all work in the order in which streams get it, of recordings and of replays.
+class WorkListener {
+ public:
+  virtual ~WorkListener() = default;
+  virtual void asked(const Work& work) = 0;
+  /// What is asked from here on is recorded and does not run.
+  virtual void begin_recording() = 0;
+  /// It is in the graph of this number; 0: the recording failed.
+  virtual void end_recording(std::int64_t graph) = 0;
+  virtual void replayed(std::int64_t graph) = 0;
+};
+/// The listener from here on; null: nobody.
+void listen_to_work(WorkListener* listener);
+/// Null where nobody listens.
+WorkListener* work_listener();
 
 }  // namespace hearth::cuda

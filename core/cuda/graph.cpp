@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <utility>
 
 #include "core/cuda/counters.h"
@@ -16,6 +17,26 @@ namespace hearth::cuda {
 namespace {
 
 thread_local const DeviceState* recording = nullptr;
+
+std::atomic<std::int64_t> graphs_recorded{0};
+
+/// Tells the listener, if there is one, of a recording; unless it succeeds, that it has failed.
+class ToldRecording {
+ public:
+  ToldRecording() {
+    if (listener_ != nullptr) listener_->begin_recording();
+  }
+  ~ToldRecording() {
+    if (listener_ != nullptr) listener_->end_recording(graph_);
+  }
+  ToldRecording(const ToldRecording&) = delete;
+  ToldRecording& operator=(const ToldRecording&) = delete;
+  void succeed(std::int64_t graph) { graph_ = graph; }
+
+ private:
+  WorkListener* const listener_ = work_listener();
+  std::int64_t graph_ = 0;
+};
 
 // The scope of a recording; an exception in between throws the unfinished recording away.
 class RecordingScope {
@@ -59,6 +80,7 @@ void Arena::run(const std::function<void()>& f) {
 
 Graph Graph::record(Stream& stream, Arena& arena, const std::function<void()>& work) {
   const std::int64_t grown = arena.statistics().system_calls;
+  ToldRecording told;
   RecordingScope scope(stream);
   arena.run(work);
   HEARTH_CHECK(DeviceError, arena.statistics().system_calls == grown,
@@ -72,6 +94,8 @@ Graph Graph::record(Stream& stream, Arena& arena, const std::function<void()>& w
   HEARTH_TRY(counted);
   HEARTH_TRY(made);
   result.nodes_ = static_cast<std::int64_t>(nodes);
+  result.number_ = ++graphs_recorded;
+  told.succeed(result.number_);
   return result;
 }
 
@@ -79,15 +103,19 @@ Graph::~Graph() {
   if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
 }
 Graph::Graph(Graph&& other) noexcept
-    : executable_(std::exchange(other.executable_, nullptr)), nodes_(std::exchange(other.nodes_, 0)) {}
+    : executable_(std::exchange(other.executable_, nullptr)),
+      nodes_(std::exchange(other.nodes_, 0)),
+      number_(std::exchange(other.number_, 0)) {}
 Graph& Graph::operator=(Graph&& other) noexcept {
   std::swap(executable_, other.executable_);
   std::swap(nodes_, other.nodes_);
+  std::swap(number_, other.number_);
   return *this;
 }
 
 void Graph::launch(Stream& stream) const {
   ++live_counters().graph_launches;
+  if (WorkListener* const listener = work_listener()) listener->replayed(number_);
   HEARTH_TRY(cudaGraphLaunch(executable_, stream.raw()));
 }
 

@@ -51,6 +51,7 @@ class Graph {
   Graph() = default;
   CUgraphExec_st* executable_ = nullptr;
   std::int64_t nodes_ = 0;
+  std::int64_t number_ = 0;  ///< never given twice
 };
 
 /// Whether this thread is recording on the device: nothing may wait then, or depend on values of this one step.

@@ -10,9 +10,11 @@ namespace hearth::test {
 /// An environment variable with this value until the end of the scope.
 class VariableScope {
  public:
-  VariableScope(const char* name, const std::string& value) : name_(name) {
+  VariableScope(const char* name, const std::string& value) : VariableScope(name) { ::setenv(name, value.c_str(), 1); }
+  /// Absent until the end of the scope.
+  explicit VariableScope(const char* name) : name_(name) {
     if (const char* before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
+    ::unsetenv(name);
   }
   ~VariableScope() {
     if (before_)

@@ -3,13 +3,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <utility>
 
+#include "core/error.h"
 #include "core/io/json_text.h"
 #include "core/origin.h"
 #include "core/profiler.h"
+#include "core/run_on.h"
 #include "core/text_stream.h"
 #include "data/loading/stages.h"
 #include "dist/agreement.h"
@@ -29,15 +32,17 @@ std::string host_name() {
   return name;
 }
 
+constexpr int step_lane = 0, collective_lane = 1;
+
 /// The events of one process.
 class EventList {
  public:
   EventList(int rank, std::int64_t zero_ns) : rank_(rank), zero_ns_(zero_ns) {}
 
-  /// Names the process, or a lane of it.
-  void name(const char* what, int lane, const std::string& text) {
-    begin() << R"({"ph":"M","pid":)" << rank_ << R"(,"tid":)" << lane << R"(,"name":")" << what
-            << R"(","args":{"name":)" << to_text(Json(text)) << "}}";
+  /// Says something of the process, or of a lane of it: "process_name", "thread_name", "process_labels".
+  void name(const char* what, int lane, const char* key, const std::string& text) {
+    begin() << R"({"ph":"M","pid":)" << rank_ << R"(,"tid":)" << lane << R"(,"name":")" << what << R"(","args":)"
+            << to_text(Json::object().set(key, text)) << "}";
   }
   /// What began before the trace is cut.
   void span(int lane, const std::string& name, std::int64_t begin_ns, std::int64_t end_ns, const Json& about) {
@@ -80,18 +85,11 @@ Json about(const profiler::Span& span) {
   return result;
 }
 
-}  // namespace
-
-std::string trace_events(int rank, const std::string& process, std::int64_t zero_ns, std::size_t step_thread,
-                         const std::vector<profiler::Span>& spans, const std::vector<CollectiveSpan>& collectives) {
-  constexpr int step_lane = 0, collective_lane = 1;
-  EventList events(rank, zero_ns);
-  events.name("process_name", step_lane, process);
-  events.name("thread_name", step_lane, "steps");
-  std::map<std::size_t, int> lanes{{step_thread, step_lane}};
+/// A lane for each thread that has spans.
+void add_threads(EventList& events, const RankTrace& trace, int& next_lane) {
+  std::map<std::size_t, int> lanes{{trace.step_thread, step_lane}};
   std::map<int, bool> makes_batches;
-  int next_lane = collective_lane + 1;
-  for (const profiler::Span& span : spans) {
+  for (const profiler::Span& span : trace.spans) {
     const auto [place, is_new] = lanes.try_emplace(span.thread, next_lane);
     if (is_new) ++next_lane;
     const int lane = place->second;
@@ -100,11 +98,43 @@ std::string trace_events(int rank, const std::string& process, std::int64_t zero
     events.span(lane, name, span.begin_ns, span.end_ns, about(span));
   }
   for (const auto& [lane, loads] : makes_batches)
-    events.name("thread_name", lane, join_text(loads ? "loader " : "thread ", lane - collective_lane));
-  if (!collectives.empty()) events.name("thread_name", collective_lane, "collectives");
-  for (const CollectiveSpan& span : collectives)
+    events.name("thread_name", lane, "name", join_text(loads ? "loader " : "thread ", lane - collective_lane));
+}
+
+/// A lane for each stream of the device.
+void add_device(EventList& events, const RankTrace& trace, int& next_lane) {
+  if (!trace.why_not_watched.empty())
+    events.name("process_labels", step_lane, "labels",
+                join_text("no kernels of ", trace.device, ": ", trace.why_not_watched));
+  const auto& [spans, asked] = trace.activity;
+  const std::vector<int> matches = match_spans(spans, asked);
+  if (!tells_of_ops(spans, matches))
+    events.name(
+        "process_labels", step_lane, "labels",
+        join_text("kernels of ", trace.device, " without op and layer: they are not as many as were asked for"));
+  const std::vector<DeviceEvent> shown = device_events(spans, asked, matches);
+  std::map<std::uint32_t, int> lanes;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const auto [place, is_new] = lanes.try_emplace(spans[i].stream, next_lane);
+    if (is_new) events.name("thread_name", next_lane++, "name", join_text(trace.device, " stream ", spans[i].stream));
+    events.span(place->second, shown[i].name, static_cast<std::int64_t>(spans[i].begin_ns),
+                static_cast<std::int64_t>(spans[i].end_ns), Json(shown[i].about).set("phase", shown[i].phase));
+  }
+}
+
+}  // namespace
+
+std::string trace_events(const RankTrace& trace) {
+  EventList events(trace.rank, trace.zero_ns);
+  events.name("process_name", step_lane, "name", trace.process);
+  events.name("thread_name", step_lane, "name", "steps");
+  int next_lane = collective_lane + 1;
+  add_threads(events, trace, next_lane);
+  if (!trace.collectives.empty()) events.name("thread_name", collective_lane, "name", "collectives");
+  for (const CollectiveSpan& span : trace.collectives)
     events.span(collective_lane, span.what, nanoseconds_of(span.begin), nanoseconds_of(span.end),
                 Json::object().set("bytes", span.bytes));
+  add_device(events, trace, next_lane);
   return events.text();
 }
 
@@ -133,6 +163,7 @@ void LiveTrace::begin(std::int64_t steps) {
   if (live_ != nullptr) live_->begin_trace();
   steps_left_ = steps;
   collectives_.clear();
+  watch_device();
   collects_ = profiler::start_if_idle();
   // Ranks of one machine have one clock; those of others leave the gathering at about the same time.
   const std::vector<std::string> hosts = dist::gather(group_, host_name());
@@ -140,6 +171,38 @@ void LiveTrace::begin(std::int64_t steps) {
   const std::int64_t of_first = dist::gather(group_, now)[0];
   zero_ns_ = hosts[static_cast<std::size_t>(group_.rank())] == hosts[0] ? of_first : now;
   state_ = State::collecting;
+}
+
+void LiveTrace::watch_device() {
+  if (device_.is_cuda()) why_not_watched_ = cuda::why_no_device_trace();
+  if (device_.is_cuda() && why_not_watched_.empty()) {
+    // What is under way was not asked for during the trace.
+    wait_for(device_);
+    try {
+      watch_ = std::make_unique<DeviceWatch>();
+    } catch (const Error& error) {
+      why_not_watched_ = error.what();
+    }
+  }
+  const std::vector<std::int64_t> watched = dist::gather(group_, std::int64_t{watch_ != nullptr});
+  recorded_anew_ = std::ranges::find(watched, 1) != watched.end();
+  if (recorded_anew_) record_anew_();
+}
+
+DeviceActivity LiveTrace::activity() {
+  DeviceActivity activity;
+  if (watch_ != nullptr) {
+    wait_for(device_);
+    try {
+      activity = watch_->take();
+    } catch (const Error& error) {
+      why_not_watched_ = error.what();
+    }
+    watch_.reset();
+  }
+  // Replays of what was recorded under watch may go on being watched.
+  if (std::exchange(recorded_anew_, false)) record_anew_();
+  return activity;
 }
 
 void LiveTrace::prepare() {
@@ -152,13 +215,17 @@ void LiveTrace::prepare() {
       // Its lanes are empty.
     }
   }
-  const std::string process =
-      join_text("rank ", group_.rank(), " of ", group_.size(), ", pid ", getpid(), " on ", host_name());
-  text_ =
-      std::async(std::launch::async, [rank = group_.rank(), process, zero = zero_ns_, thread = profiler::this_thread(),
-                                      spans = std::move(spans), collectives = std::move(collectives_)] {
-        return trace_events(rank, process, zero, thread, spans, collectives);
-      });
+  RankTrace trace{
+      .rank = group_.rank(),
+      .process = join_text("rank ", group_.rank(), " of ", group_.size(), ", pid ", getpid(), " on ", host_name()),
+      .zero_ns = zero_ns_,
+      .step_thread = profiler::this_thread(),
+      .spans = std::move(spans),
+      .collectives = std::move(collectives_),
+      .device = name_of(device_),
+      .activity = activity()};
+  trace.why_not_watched = std::exchange(why_not_watched_, "");
+  text_ = std::async(std::launch::async, [trace = std::move(trace)] { return trace_events(trace); });
   collectives_.clear();
   state_ = State::preparing;
 }

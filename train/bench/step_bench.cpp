@@ -30,9 +30,7 @@ double StepBench::loss() {
 }
 
 void StepBench::record_anew() {
-  if (!captured_) return;
-  captured_.reset();
-  captured_ = make_captured_step(session_);
+  if (captured_) captured_->record_anew();
 }
 
 void StepBench::run_step() {

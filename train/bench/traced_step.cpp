@@ -5,7 +5,7 @@
 
 namespace hearth::train {
 
-DeviceStep traced_step(StepBench& bench) {
+DeviceActivity traced_step(StepBench& bench) {
   StepTracer tracer;
   bench.record_anew();
   while (!tracer.done()) tracer.run([&] { (void)bench.step_ms(); });

@@ -9,6 +9,6 @@ namespace hearth::train {
 
 /// The quickest of three steps, of replays where steps are replayed. DeviceError where CUPTI is not there
 /// (cuda::why_no_device_trace).
-DeviceStep traced_step(StepBench& bench);
+DeviceActivity traced_step(StepBench& bench);
 
 }  // namespace hearth::train

@@ -65,7 +65,7 @@ void profile(StepBench& bench, const BenchCase& measured, const Arguments& argum
                 << "\nwhat follows are the host's, of queueing\n";
     } else {
       const Ceilings& limit = ceilings(measured.device);
-      const DeviceStep step = traced_step(bench);
+      const DeviceActivity step = traced_step(bench);
       Json found =
           device_profile(step.spans, step.asked, {limit.copy_gbs, matmul_ceiling(limit, measured.dtype), "measured"});
       if (const auto path = arguments.value("--trace")) write_file_synced(*path, chrome_trace(step.spans, step.asked));

@@ -143,8 +143,7 @@ Json device_profile(std::span<const DeviceSpan> spans, std::span<const AskedWork
       .set("milliseconds", 1e-3 * whole_us)
       .set("busy_milliseconds", 1e-3 * (whole_us - idle_us))
       .set("gap_milliseconds", 1e-3 * idle_us)
-      .set("matched", std::none_of(spans.begin(), spans.end(), is_own) ||
-                          std::any_of(found.begin(), found.end(), [](int index) { return index >= 0; }))
+      .set("matched", tells_of_ops(spans, found))
       .set("limits", to_json(limits))
       .set("phases", to_json(phases))
       .set("ops", to_json(ops))
@@ -152,29 +151,45 @@ Json device_profile(std::span<const DeviceSpan> spans, std::span<const AskedWork
       .set("longest_gaps", std::move(gaps));
 }
 
-std::string chrome_trace(std::span<const DeviceSpan> spans, std::span<const AskedWork> asked) {
-  const std::vector<int> found = match_spans(spans, asked);
-  Json events = Json::array();
+bool tells_of_ops(std::span<const DeviceSpan> spans, std::span<const int> matches) {
+  return std::none_of(spans.begin(), spans.end(), is_own) ||
+         std::any_of(matches.begin(), matches.end(), [](int index) { return index >= 0; });
+}
+
+std::vector<DeviceEvent> device_events(std::span<const DeviceSpan> spans, std::span<const AskedWork> asked,
+                                       std::span<const int> matches) {
+  std::vector<DeviceEvent> events;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const DeviceSpan& span = spans[i];
-    const AskedWork* const work = work_at(asked, found[i]);
-    Json more = Json::object();
-    more.set("op", op_of(span, work)).set("kernel", span.name).set("blocks", span.blocks).set("threads", span.threads);
-    more.set("registers", span.registers).set("shared_bytes", span.shared_bytes);
-    if (work != nullptr) {
-      more.set("bytes", work->bytes).set("flops", work->flops);
-      if (work->origin.layer != nullptr) more.set("layer", work->origin.layer);
-    }
+    const AskedWork* const work = work_at(asked, matches[i]);
+    Json about = Json::object();
+    about.set("op", op_of(span, work));
+    if (work != nullptr && work->origin.layer != nullptr) about.set("layer", work->origin.layer);
+    if (span.kind == Kind::kernel)
+      about.set("kernel", span.name)
+          .set("blocks", span.blocks)
+          .set("threads", span.threads)
+          .set("registers", span.registers)
+          .set("shared_bytes", span.shared_bytes);
+    if (work != nullptr) about.set("bytes", work->bytes).set("flops", work->flops);
+    events.push_back({name_of(span, work), phase_of(span, work), std::move(about)});
+  }
+  return events;
+}
+
+std::string chrome_trace(std::span<const DeviceSpan> spans, std::span<const AskedWork> asked) {
+  const std::vector<DeviceEvent> shown = device_events(spans, asked, match_spans(spans, asked));
+  Json events = Json::array();
+  for (std::size_t i = 0; i < spans.size(); ++i)
     events.push_back(Json::object()
                          .set("ph", "X")
                          .set("pid", 0)
-                         .set("tid", std::int64_t{span.stream})
-                         .set("name", name_of(span, work))
-                         .set("cat", phase_of(span, work))
-                         .set("ts", 1e-3 * static_cast<double>(span.begin_ns - spans[0].begin_ns))
-                         .set("dur", span.microseconds())
-                         .set("args", std::move(more)));
-  }
+                         .set("tid", std::int64_t{spans[i].stream})
+                         .set("name", shown[i].name)
+                         .set("cat", shown[i].phase)
+                         .set("ts", 1e-3 * static_cast<double>(spans[i].begin_ns - spans[0].begin_ns))
+                         .set("dur", spans[i].microseconds())
+                         .set("args", shown[i].about));
   return to_text(events) + "\n";
 }
 

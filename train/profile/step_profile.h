@@ -23,6 +23,18 @@ std::vector<int> match_spans(std::span<const cuda::DeviceSpan> spans, std::span<
 /// "floor_us" (the time that bytes and arithmetic take at the limits) and "percent_of_limit"; and "longest_gaps".
 Json device_profile(std::span<const cuda::DeviceSpan> spans, std::span<const AskedWork> asked,
                     const ProfileLimits& limits);
+/// Whether `matches`, as match_spans() gives them, tell of native kernels which op they are of.
+bool tells_of_ops(std::span<const cuda::DeviceSpan> spans, std::span<const int> matches);
+
+/// A span as traces show it.
+struct DeviceEvent {
+  std::string name;
+  const char* phase;
+  Json about;  ///< op, layer, kernel, the launch's figures, bytes and arithmetic
+};
+/// One for each span; `matches` are those of match_spans().
+std::vector<DeviceEvent> device_events(std::span<const cuda::DeviceSpan> spans, std::span<const AskedWork> asked,
+                                       std::span<const int> matches);
 /// The spans as Chrome trace events.
 std::string chrome_trace(std::span<const cuda::DeviceSpan> spans, std::span<const AskedWork> asked);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,20 @@ struct AskedWork {
   bool own = false;  ///< a kernel of Hearth, which is one on the device too; else a library's call may be several
 };
 
-/// Writes down what is asked of devices during its life, in order. One at a time.
+/// Writes down what is asked of devices during its life, in order. One at a time: UsageError for a second.
 class WorkLog {
  public:
   WorkLog();
   ~WorkLog();
   WorkLog(const WorkLog&) = delete;
   WorkLog& operator=(const WorkLog&) = delete;
-  /// What came since the last call.
+  /// What came since the last call. A replay counts as the work of its graph, and as nothing where the graph was
+  /// recorded before this log began; what is recorded does not run and counts once it is replayed.
   std::vector<AskedWork> take();
+
+ private:
+  class Listener;
+  std::unique_ptr<Listener> listener_;
 };
 
 }  // namespace hearth::train

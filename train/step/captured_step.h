@@ -30,6 +30,10 @@ class CapturedStep {
   /// all others, and are recorded when they come again. Steps run eagerly too if their shape could not be recorded
   /// twice, and if it comes after the first `max_graphs`. All do once a shape could not be recorded before any other.
   virtual StepResult run(std::span<const data::Batch> batches) = 0;
+  /// Forgets what is recorded, which the next step of each shape records again, with the same bits: tools that watch a
+  /// device see the kernels of replays where they have seen the recording. Waits for the device. If there are several
+  /// ranks, all have to do so before the same step.
+  virtual void record_anew() = 0;
 
   static constexpr std::size_t max_graphs = 128;
 

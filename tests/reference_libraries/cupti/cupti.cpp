@@ -3,6 +3,7 @@
 // are those of the launches, mangled as if they were functions of namespace hearth; a library's stay as they are.
 #include <cupti.h>
 
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -15,6 +16,9 @@
 namespace {
 
 using hearth::cuda::emulate::RanWork;
+
+/// Of the host's steady clock, as CUPTI's clock has a beginning of its own: an hour.
+constexpr std::uint64_t clock_ahead = 3'600'000'000'000;
 
 struct State {
   std::mutex mutex;
@@ -52,8 +56,8 @@ template <class Record>
 Record record_of(const RanWork& work) {
   Record record{};
   record.kind = kind_of(work);
-  record.start = work.begin_ns;
-  record.end = work.end_ns;
+  record.start = work.begin_ns + clock_ahead;
+  record.end = work.end_ns + clock_ahead;
   record.streamId = 7;
   return record;
 }
@@ -91,6 +95,13 @@ void hearth_runs_on_the_emulated_gpu() {}
 
 CUptiResult cuptiGetVersion(std::uint32_t* version) {
   *version = CUPTI_API_VERSION;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiGetTimestamp(std::uint64_t* timestamp) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  *timestamp =
+      clock_ahead + static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   return CUPTI_SUCCESS;
 }
 

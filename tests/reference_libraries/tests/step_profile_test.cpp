@@ -106,7 +106,7 @@ TEST_F(CudaIdleSteps, OfAGroupAreWaitedForOnce) {
 TEST_F(CudaIdleSteps, AreSeenKernelByKernel) {
   if (const std::string reason = cuda::why_no_device_trace(); !reason.empty()) GTEST_SKIP() << reason;
   StepBench bench(config());
-  const DeviceStep step = traced_step(bench);
+  const DeviceActivity step = traced_step(bench);
   EXPECT_TRUE(bench.replays());
   const std::vector<int> found = match_spans(step.spans, step.asked);
   std::set<int> matched;

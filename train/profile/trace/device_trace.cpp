@@ -9,8 +9,11 @@
 #include <cupti.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace hearth::cuda {
@@ -24,6 +27,7 @@ struct Functions {
   decltype(cuptiActivityDisable)* disable = file.find("cuptiActivityDisable");
   decltype(cuptiActivityFlushAll)* flush = file.find("cuptiActivityFlushAll");
   decltype(cuptiActivityGetNextRecord)* next_record = file.find("cuptiActivityGetNextRecord");
+  decltype(cuptiGetTimestamp)* timestamp = file.find("cuptiGetTimestamp");
 };
 
 // Leaked, like the library.
@@ -48,6 +52,7 @@ constexpr std::size_t buffer_bytes = std::size_t{8} << 20, buffer_alignment = 8;
 struct Found {
   std::mutex mutex;
   std::vector<DeviceSpan> spans;
+  bool is_cut = false;  ///< there was no memory for all
 };
 Found& found() {
   static Found& only = *new Found;
@@ -102,8 +107,33 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   Found& into = found();
   const std::lock_guard lock(into.mutex);
   CUpti_Activity* record = nullptr;
-  while (bytes > 0 && api().next_record(buffer, bytes, &record) == CUPTI_SUCCESS) keep(record, into.spans);
+  try {
+    while (bytes > 0 && api().next_record(buffer, bytes, &record) == CUPTI_SUCCESS) keep(record, into.spans);
+  } catch (const std::bad_alloc&) {
+    into.is_cut = true;
+  }
   std::free(buffer);
+}
+
+std::int64_t host_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// What CUPTI's clock is ahead of the host's, by the reading that took the least time of several.
+std::int64_t clock_ahead() {
+  constexpr int readings = 8;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max(), ahead = 0;
+  for (int i = 0; i < readings; ++i) {
+    std::uint64_t theirs = 0;
+    const std::int64_t before = host_now();
+    check(api().timestamp(&theirs), "cuptiGetTimestamp");
+    const std::int64_t took = host_now() - before;
+    if (took >= least) continue;
+    least = took;
+    ahead = static_cast<std::int64_t>(theirs) - (before + took / 2);
+  }
+  return ahead;
 }
 
 }  // namespace
@@ -113,6 +143,12 @@ std::string why_no_device_trace() { return why_not_run(api().file); }
 DeviceTrace::DeviceTrace() {
   if (const std::string reason = why_no_device_trace(); !reason.empty()) throw DeviceError("CUPTI: " + reason);
   check(api().register_callbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
+  // What an earlier trace has left.
+  {
+    const std::lock_guard lock(found().mutex);
+    found().spans.clear();
+    found().is_cut = false;
+  }
   for (const CUpti_ActivityKind kind : kinds) check(api().enable(kind), "cuptiActivityEnable");
 }
 
@@ -120,15 +156,20 @@ DeviceTrace::~DeviceTrace() {
   for (const CUpti_ActivityKind kind : kinds) (void)api().disable(kind);
 }
 
-std::vector<DeviceSpan> DeviceTrace::during(const std::function<void()>& f) {
-  const auto take = [] {
-    check(api().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+std::vector<DeviceSpan> DeviceTrace::take() {
+  check(api().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+  std::vector<DeviceSpan> spans;
+  {
     const std::lock_guard lock(found().mutex);
-    return std::exchange(found().spans, {});
-  };
-  (void)take();
-  f();
-  std::vector<DeviceSpan> spans = take();
+    spans = std::exchange(found().spans, {});
+    HEARTH_CHECK(OutOfMemory, !std::exchange(found().is_cut, false),
+                 "CUPTI: no memory was left for what the device did; trace fewer steps");
+  }
+  const auto ahead = static_cast<std::uint64_t>(clock_ahead());
+  for (DeviceSpan& span : spans) {
+    span.begin_ns -= ahead;
+    span.end_ns -= ahead;
+  }
   std::stable_sort(spans.begin(), spans.end(),
                    [](const DeviceSpan& a, const DeviceSpan& b) { return a.begin_ns < b.begin_ns; });
   return spans;
@@ -145,7 +186,7 @@ std::string why_no_device_trace() {
 }
 DeviceTrace::DeviceTrace() { throw DeviceError("CUPTI: " + why_no_device_trace()); }
 DeviceTrace::~DeviceTrace() = default;
-std::vector<DeviceSpan> DeviceTrace::during(const std::function<void()>&) { return {}; }
+std::vector<DeviceSpan> DeviceTrace::take() { return {}; }
 
 }  // namespace hearth::cuda
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,8 @@ namespace hearth::cuda {
 struct DeviceSpan {
   enum class Kind : std::uint8_t { kernel, copy, fill };
   Kind kind = Kind::kernel;
-  std::string name{};  ///< of a kernel, as the compiler mangled it; else what is done
-  std::uint64_t begin_ns = 0, end_ns = 0;
+  std::string name{};                      ///< of a kernel, as the compiler mangled it; else what is done
+  std::uint64_t begin_ns = 0, end_ns = 0;  ///< by the host's steady clock
   std::uint32_t stream = 0;
   std::int64_t blocks = 0, threads = 0;  ///< of a kernel: in the grid, and in a block
   std::int64_t registers = 0;            ///< of a thread
@@ -34,8 +33,9 @@ class DeviceTrace {
   DeviceTrace(const DeviceTrace&) = delete;
   DeviceTrace& operator=(const DeviceTrace&) = delete;
 
-  /// What the devices did in f(), which waits for them at its end; in order of begin.
-  std::vector<DeviceSpan> during(const std::function<void()>& f);
+  /// What the devices did since the construction or the last call, in order of begin; the caller has waited for them.
+  /// OutOfMemory where there was none for it.
+  std::vector<DeviceSpan> take();
 };
 
 }  // namespace hearth::cuda

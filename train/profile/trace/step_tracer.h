@@ -5,16 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <vector>
 
-#include "train/profile/step_profile.h"
+#include "train/profile/trace/device_watch.h"
 
 namespace hearth::train {
-
-struct DeviceStep {
-  std::vector<cuda::DeviceSpan> spans;
-  std::vector<AskedWork> asked;
-};
 
 /// Watches steps from the first on, as replays show their kernels only where they were recorded meanwhile. One at a
 /// time; DeviceError where CUPTI is not there (cuda::why_no_device_trace).
@@ -24,17 +18,15 @@ class StepTracer {
   void run(const std::function<void()>& step);
   bool done() const { return steps_ == steps_watched; }
   /// Of the last three, which are replays where steps are replayed. Without spans before there is one.
-  DeviceStep& quickest() { return quickest_; }
+  DeviceActivity& quickest() { return quickest_; }
 
  private:
   // Two eager steps, and one that is recorded; then those that count.
   static constexpr int steps_before = 3, steps_watched = 6;
-  WorkLog log_;
-  cuda::DeviceTrace trace_;
+  DeviceWatch watch_;
   int steps_ = 0;
   std::uint64_t least_ = std::numeric_limits<std::uint64_t>::max();
-  std::vector<AskedWork> asked_;
-  DeviceStep quickest_;
+  DeviceActivity quickest_;
 };
 
 }  // namespace hearth::train

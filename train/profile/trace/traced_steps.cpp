@@ -27,9 +27,10 @@ void TracedSteps::run(const std::function<void()>& step) {
 }
 
 void TracedSteps::write() {
-  const DeviceStep& found = tracer_->quickest();
+  const DeviceActivity& quickest = tracer_->quickest();
   const ProfileLimits limits{peak_.gbs, peak_.tflops, peak_.gbs > 0 ? "the data sheet's" : "no known"};
-  write_file_synced(folder_.file("device_profile.json"), to_text(device_profile(found.spans, found.asked, limits)));
+  write_file_synced(folder_.file("device_profile.json"),
+                    to_text(device_profile(quickest.spans, quickest.asked, limits)));
 }
 
 TracedSteps::TracedSteps(Session& session, RunFolder& folder, Progress& progress, const DevicePeak& peak)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/cuda/graph.h"
+#include "core/run_on.h"
 #include "train/step/cuda/feed.h"
 #include "train/step/ranks.h"
 
@@ -60,7 +61,8 @@ struct Recorded {
   Tensor weights;               ///< of its pieces, or undefined
   std::vector<Tensor> targets;  ///< all of these
   int eager_steps = 0;
-  int failures = 0;  ///< to be recorded
+  int failures = 0;     ///< to be recorded
+  bool worked = false;  ///< it was recorded once
   std::unique_ptr<cuda::Graph> graph;
 };
 
@@ -69,6 +71,7 @@ class StepGraphs final : public CapturedStep {
   explicit StepGraphs(Session& session) : session_(session), arena_(session.device()) {}
 
   StepResult run(std::span<const data::Batch> batches) override;
+  void record_anew() override;
   std::int64_t graphs() const override;
 
  private:
@@ -106,6 +109,14 @@ StepResult StepGraphs::run(std::span<const data::Batch> batches) {
   return step(**place, batches);
 }
 
+void StepGraphs::record_anew() {
+  wait_for(session_.device());
+  for (const auto& recorded : all_) {
+    recorded->graph.reset();
+    recorded->failures = 0;
+  }
+}
+
 bool StepGraphs::all_replay(std::int64_t ability) {
   ability = session_.ranks->least(ability);
   if (ability == never_replays && unsupported_reason_.empty())
@@ -129,10 +140,11 @@ StepResult StepGraphs::step(Recorded& recorded, std::span<const data::Batch> bat
       recorded.eager_steps >= (is_first ? steps_before_first : steps_before_others)) {
     try {
       recorded.graph = std::make_unique<cuda::Graph>(cuda::Graph::record(stream, arena_, work));
+      recorded.worked = true;
     } catch (const Error& error) {
       // Nothing of the step has run yet. The eager step that follows may give the arena what was missing.
       ++recorded.failures;
-      if (recorded.failures == max_failures && graphs() == 0) unsupported_reason_ = error.what();
+      if (recorded.failures == max_failures && graphs() == 0 && !recorded.worked) unsupported_reason_ = error.what();
     }
   }
   if (all_replay(recorded.graph != nullptr ? replays : unsupported_reason_.empty() ? does_not_replay : never_replays)) {
