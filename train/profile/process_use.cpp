@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/cpu/free_memory.h"
+
 namespace hearth::train {
 namespace {
 
@@ -40,6 +42,28 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
     entries.push_back(at->path());
   std::ranges::sort(entries);
   return entries;
+}
+
+/// The fields behind the name in parentheses, which may hold anything.
+void add_faults(const std::string& root, ProcessCounters& now) {
+  std::ifstream stream(root + "/proc/self/stat");
+  std::string line;
+  std::getline(stream, line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string skipped;
+  for (int i = 0; i < 7; ++i) fields >> skipped;
+  fields >> now.minor_faults >> skipped >> now.major_faults;
+}
+
+/// "VmSwap: 12 kB"; nothing where the kernel does not swap.
+std::optional<std::int64_t> swapped_bytes(const std::string& root) {
+  std::ifstream stream(root + "/proc/self/status");
+  std::int64_t kilobytes = 0;
+  for (std::string word; stream >> word;)
+    if (word == "VmSwap:" && stream >> kilobytes) return kilobytes << 10;
+  return std::nullopt;
 }
 
 /// "rchar: 123", of what read() and write() were asked for.
@@ -128,8 +152,7 @@ ProcessCounters read_process_counters(const std::string& root) {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   now.cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
-  now.minor_faults = used.ru_minflt;
-  now.major_faults = used.ru_majflt;
+  add_faults(root, now);
   add_process_io(root, now.counts);
   add_interfaces(root, now.counts);
   add_infiniband(root, now.counts);
@@ -149,6 +172,9 @@ void ProcessMeter::write(Json& record) {
   std::int64_t all = 0, resident = 0;
   if (stream >> all >> resident)
     record.set("process_memory", resident * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE)));
+  if (const auto swapped = swapped_bytes(root_)) record.set("process_swapped", *swapped);
+  if (fs::exists(root_ + "/proc/meminfo"))
+    record.set("memory_left", cpu::free_memory(root_.empty() ? fs::path("/") : fs::path(root_)));
   record.set("process_minor_faults", now.minor_faults - before.minor_faults)
       .set("process_major_faults", now.major_faults - before.major_faults);
   for (const auto& [key, value] : now.counts) {

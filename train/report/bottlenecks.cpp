@@ -23,6 +23,8 @@ struct Totals {
   double seconds = 0;                    ///< of all steps
   double steps = 0;
   double major_faults = 0, remote_pages = 0;  ///< the latter a second, at most
+  std::optional<double> memory_left;          ///< the least, in bytes
+  double process_memory = 0, swapped = 0;     ///< the most, in bytes
   double throttled_seconds = 0;
   std::string throttled;  ///< by what, most of the time
   std::string advice;     ///< on the input, the last
@@ -62,6 +64,10 @@ Totals totals_of(const std::vector<Json>& records) {
     // The first line has the pages of the program itself.
     if (totals.lines++ > 0) totals.major_faults += number_at(record, "process_major_faults").value_or(0);
     totals.remote_pages = std::max(totals.remote_pages, number_at(record, "machine_remote_pages").value_or(0));
+    if (const auto left = number_at(record, "memory_left"))
+      totals.memory_left = std::min(totals.memory_left.value_or(*left), *left);
+    totals.process_memory = std::max(totals.process_memory, number_at(record, "process_memory").value_or(0));
+    totals.swapped = std::max(totals.swapped, number_at(record, "process_swapped").value_or(0));
     if (const Json* const reasons = record.find("device_throttled"); reasons != nullptr && reasons->is_object())
       add_throttling(totals, *reasons, seconds);
     if (const std::string advice = text_at(record, "data_advice"); !advice.empty()) totals.advice = advice;
@@ -165,15 +171,7 @@ class Finder {
           join_text(threads, " threads compute on ", cores, cores == 1 ? " core" : " cores",
                     " and take turns; set HEARTH_THREADS to ", cores, ", or leave it out"),
           false);
-    // A page that comes from a disk takes about so long.
-    constexpr double seconds_of_fault = 1e-3;
-    constexpr double many_faults = 100;
-    if (totals_.major_faults >= many_faults)
-      add("memory", std::max(totals_.major_faults * seconds_of_fault, 2 * worth_telling * run_seconds()),
-          join_text(rounded(totals_.major_faults, 4),
-                    " pages came back from disk while steps ran: memory is short; end other programs, or take smaller "
-                    "batches, fewer workers or a smaller data.cache_mb"),
-          false);
+    memory();
     constexpr double many_pages = 1000;
     if (totals_.remote_pages >= many_pages)
       add("NUMA", 0.2 * computing(),
@@ -181,6 +179,23 @@ class Finder {
                     " pages a second lay on another NUMA node than the threads that use them; bind the run to a node "
                     "(numactl --cpunodebind=0 --membind=0), or start a rank for each node (`hearth launch`)"),
           false);
+  }
+
+  /// Pages of files come from disk where they are read first, too: memory is short where little is left of it.
+  void memory() {
+    // A page that comes from a disk takes about so long.
+    constexpr double seconds_of_fault = 1e-3;
+    constexpr double many_faults = 100;
+    constexpr double little = 0.1;  // of what the process has
+    if (totals_.major_faults < many_faults) return;
+    const auto& left = totals_.memory_left;
+    if (left && totals_.swapped == 0 && *left > little * totals_.process_memory) return;
+    add("memory", std::max(totals_.major_faults * seconds_of_fault, 2 * worth_telling * run_seconds()),
+        join_text(rounded(totals_.major_faults, 4), " pages came back from disk while steps ran",
+                  left ? join_text(", with ", bytes_text(*left), " of memory left") : "",
+                  totals_.swapped > 0 ? join_text(", ", bytes_text(totals_.swapped), " of the run in swap") : "",
+                  ": memory is short; end other programs, or lower train.batch_size, data.workers or data.cache_mb"),
+        false);
   }
 
   void device() {

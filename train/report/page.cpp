@@ -129,6 +129,8 @@ constexpr std::pair<const char*, const char*> hardware_metrics[] = {
     {"machine_power", "power of processors and memory, W"},
     {"process_cpus", "processors busy"},
     {"process_memory", "memory of the process, bytes"},
+    {"process_swapped", "memory of the process in swap, bytes"},
+    {"memory_left", "memory that the process could still get, bytes"},
     {"process_read", "bytes read a second"},
     {"process_written", "bytes written a second"},
     {"process_major_faults", "pages read back from disk"},
@@ -211,6 +213,13 @@ std::string rounded(double value, int digits) {
   TextStream out;
   out << std::setprecision(digits) << value;
   return out.str();
+}
+
+std::string bytes_text(double bytes) {
+  const char* unit = "B";
+  for (const char* larger : {"kB", "MB", "GB", "TB"})
+    if (bytes >= 1000) bytes /= 1000, unit = larger;
+  return join_text(rounded(bytes, 4), ' ', unit);
 }
 
 std::string Metric::text(double value) const { return percent ? percent_text(value) : rounded(value, 5); }

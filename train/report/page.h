@@ -25,6 +25,8 @@ std::string text_at(const Json& object, std::string_view key);
 std::optional<double> number_at(const Json& object, std::string_view key);
 /// With so many significant digits.
 std::string rounded(double value, int digits);
+/// "20.48 MB".
+std::string bytes_text(double bytes);
 
 /// A number that records of metrics have.
 struct Metric {

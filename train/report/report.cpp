@@ -228,13 +228,6 @@ void write_facts(std::ostream& out, const Json& node, const std::string& prefix)
   }
 }
 
-std::string bytes_text(double bytes) {
-  const char* unit = "B";
-  for (const char* larger : {"kB", "MB", "GB", "TB"})
-    if (bytes >= 1000) bytes /= 1000, unit = larger;
-  return join_text(rounded(bytes, 4), ' ', unit);
-}
-
 // Numbers of one kind as bars, each as long as its part of the largest.
 template <class Text>
 void add_bars(ReportSections& sections, const std::vector<std::pair<std::string, double>>& numbers, const Text& text) {
