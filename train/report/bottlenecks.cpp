@@ -48,6 +48,12 @@ void add_throttling(Totals& totals, const Json& reasons, double seconds) {
   totals.throttled_seconds += most * seconds;
 }
 
+/// "decode takes ..." of "input: the step waited 41 % of the time; decode takes ...".
+std::string blame_in(const std::string& advice) {
+  const std::size_t end = advice.starts_with("input: ") ? advice.find("; ") : advice.npos;
+  return end == advice.npos ? advice : advice.substr(end + 2);
+}
+
 Totals totals_of(const std::vector<Json>& records) {
   Totals totals;
   for (const Json& record : records) {
@@ -70,7 +76,7 @@ Totals totals_of(const std::vector<Json>& records) {
     totals.swapped = std::max(totals.swapped, number_at(record, "process_swapped").value_or(0));
     if (const Json* const reasons = record.find("device_throttled"); reasons != nullptr && reasons->is_object())
       add_throttling(totals, *reasons, seconds);
-    if (const std::string advice = text_at(record, "data_advice"); !advice.empty()) totals.advice = advice;
+    if (const std::string advice = text_at(record, "data_advice"); !advice.empty()) totals.advice = blame_in(advice);
   }
   return totals;
 }
