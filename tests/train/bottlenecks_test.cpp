@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted slow runs: what is named first, and the remedy. Those of other machines by their counters, the others for
-// real.
+// What records of slow runs name first, and the remedy; planted_losses_test.cpp has runs.
 #include "train/report/bottlenecks.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/train/cli_program.h"
+#include "core/io/json_text.h"
+#include "tests/support/error_message.h"
 
 namespace hearth::train {
 namespace {
+
+using test::contains;
 
 /// A run of two lines of metrics, 10 s of steps, most of them computing; with more in its second line, its run.json
 /// and its configuration.
@@ -105,38 +107,6 @@ TEST(Bottlenecks, AreTenAtMostAndMangledRecordsAreNoReasonToFail) {
       run_with(R"({"phase_seconds": 3, "device_throttled": 7, "data_advice": []})",
                R"({"profile": 3, "machine": "m", "device_profile": []})", R"({"dist": 3, "data": []})");
   EXPECT_NO_THROW((void)bottlenecks(odd));
-}
-
-class SlowRun : public Cli {
- protected:
-  /// The report's first paragraph on lost time, of a run on digits.
-  std::string lost_time(const std::vector<std::string>& sets, const std::map<std::string, std::string>& environment) {
-    write("run.json", R"({"name": "run", "seed": 3, "device": "cpu",
-      "model": {"type": "resnet", "blocks": [1], "stem": "small", "width": 16},
-      "data": {"type": "digits", "workers": 1}, "optimizer": {"type": "sgd", "lr": 0.01},
-      "train": {"batch_size": 32, "epochs": 4}, "eval": {"every_epochs": 9}, "checkpoint": {"every_epochs": 9},
-      "log": {"every_steps": 10, "tensorboard": false}})");
-    std::vector<std::string> words{test::hearth_program(), "train", "run.json", "--out", "slow", "--resume", "never"};
-    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
-    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    const ProgramResult result = test::run_program(words, path(".").string());
-    for (const auto& variable : environment) unsetenv(variable.first.c_str());
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    const std::string page = read_text(path("slow/report.html"));
-    const std::size_t section = page.find("<h2>Where time was lost</h2>");
-    if (section == page.npos) return "no such section";
-    const std::size_t begin = page.find("<p", section);
-    return page.substr(begin, page.find("</p>", begin) - begin);
-  }
-};
-
-TEST_F(SlowRun, APortableKernelIsNamed) {
-  EXPECT_PRED2(contains, lost_time({}, {{"HEARTH_PICK", "conv2d:im2col"}, {"HEARTH_THREADS", "1"}}),
-               "portable kernel: the portable kernel conv2d:im2col took");
-}
-
-TEST_F(SlowRun, TooManyThreadsAreNamed) {
-  EXPECT_PRED2(contains, lost_time({}, {{"HEARTH_THREADS", "8"}}), "8 threads compute on");
 }
 
 }  // namespace

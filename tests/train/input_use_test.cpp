@@ -145,10 +145,10 @@ TEST(InputAdvice, TellsWhatToChange) {
   EXPECT_EQ(
       advice(Stage::decode, 2, 30),
       "input: the step waited 50 % of the time; decode takes 90 % of 2 workers: add workers (data.workers 4: cores "
-      "are free), or pack with --resize 256");
+      "are free), or pack them smaller (hearth data pack --resize 256)");
   EXPECT_EQ(advice(Stage::decode, 2, 79),
-            "input: the step waited 50 % of the time; decode takes 90 % of 2 workers: all 8 cores are busy: pack with "
-            "--resize 256");
+            "input: the step waited 50 % of the time; decode takes 90 % of 2 workers: all 8 cores are busy: pack them "
+            "smaller (hearth data pack --resize 256)");
   EXPECT_EQ(
       advice(Stage::decode, 0, 10),
       "input: the step waited 50 % of the time; decode takes 90 % of the time: set data.workers to 1 or more, so that "

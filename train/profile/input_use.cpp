@@ -35,7 +35,7 @@ std::string less_work(Stage stage, bool images) {
       return images ? "put the files into records (hearth data pack), or keep samples in memory (data.cache_mb)"
                     : "put the samples where they are read faster";
     case Stage::decode:
-      return images ? "pack with --resize 256" : "store the samples decoded";
+      return images ? "pack them smaller (hearth data pack --resize 256)" : "store the samples decoded";
     case Stage::augment:
       return images ? "take fewer changes (data.augment), or smaller images (data.augment.image_size)"
                     : "take fewer changes";
