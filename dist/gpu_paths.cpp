@@ -71,8 +71,8 @@ Words bridges_above(const PciPosition& at) {
   return bridges;
 }
 
-GpuDirectCheck check_memory(const fs::path& root) {
-  GpuDirectCheck check{.name = "peer memory"};
+Check check_memory(const fs::path& root) {
+  Check check{.name = "peer memory"};
   for (const char* module : {"nvidia_peermem", "nv_peer_mem"})
     if (fs::exists(root / "sys/module" / module))
       return {check.name, CheckState::ok, join_text("the module ", module, " is loaded"), ""};
@@ -92,9 +92,9 @@ GpuDirectCheck check_memory(const fs::path& root) {
 }
 
 /// Switches whose ports send on by the root of the bus what goes from one device below them to another.
-GpuDirectCheck check_acs(const Network& network) {
+Check check_acs(const Network& network) {
   constexpr unsigned access_control = 0x0d, redirects = 0x4 | 0x8;
-  GpuDirectCheck check{.name = "ACS"};
+  Check check{.name = "ACS"};
   std::set<std::string> bridges;
   for (const PciGpu& gpu : network.gpus) {
     for (const RdmaDevice& device : network.rdma) {
@@ -121,8 +121,8 @@ GpuDirectCheck check_acs(const Network& network) {
                     " ECAP_ACS+6.w=0` for each at every start; virtual machines need it")};
 }
 
-GpuDirectCheck check_iommu(const Network& network, const fs::path& root) {
-  GpuDirectCheck check{.name = "IOMMU"};
+Check check_iommu(const Network& network, const fs::path& root) {
+  Check check{.name = "IOMMU"};
   Words translating;
   bool is_known = fs::exists(root / "sys/bus/pci/devices");
   for (const PciGpu& gpu : network.gpus) {
@@ -139,9 +139,9 @@ GpuDirectCheck check_iommu(const Network& network, const fs::path& root) {
   return {check.name, CheckState::ok, "off, or passes addresses on", ""};
 }
 
-GpuDirectCheck check_ordering(const Network& network) {
+Check check_ordering(const Network& network) {
   constexpr unsigned express = 0x10, relaxed = 0x10;
-  GpuDirectCheck check{.name = "relaxed ordering"};
+  Check check{.name = "relaxed ordering"};
   if (const auto set = network.nccl.find("NCCL_IB_PCI_RELAXED_ORDERING");
       set != network.nccl.end() && set->second == "0")
     return {check.name, CheckState::wrong, "NCCL_IB_PCI_RELAXED_ORDERING=0", "unset NCCL_IB_PCI_RELAXED_ORDERING"};
@@ -171,9 +171,9 @@ std::optional<std::uint64_t> largest_region(const fs::path& device) {
   return largest;
 }
 
-GpuDirectCheck check_bar(const Network& network) {
+Check check_bar(const Network& network) {
   constexpr std::uint64_t window = std::uint64_t{256} << 20;
-  GpuDirectCheck check{.name = "BAR"};
+  Check check{.name = "BAR"};
   std::uint64_t least = ~std::uint64_t{0};
   Words small;
   for (const PciGpu& gpu : network.gpus) {
@@ -200,8 +200,8 @@ int level_of(const std::string& text) {
   return number == numbers.end() ? -1 : number->second;
 }
 
-GpuDirectCheck check_level(const Network& network) {
-  GpuDirectCheck check{.name = "NCCL_NET_GDR_LEVEL"};
+Check check_level(const Network& network) {
+  Check check{.name = "NCCL_NET_GDR_LEVEL"};
   const auto set = network.nccl.find("NCCL_NET_GDR_LEVEL");
   const bool is_set = set != network.nccl.end();
   // Its default.
@@ -230,8 +230,8 @@ GpuDirectCheck check_level(const Network& network) {
           join_text("NCCL_NET_GDR_LEVEL=", needed, ", if a measurement is the better for it, or move the cards")};
 }
 
-GpuDirectCheck check_read(const Network& network) {
-  GpuDirectCheck check{.name = "NCCL_NET_GDR_READ"};
+Check check_read(const Network& network) {
+  Check check{.name = "NCCL_NET_GDR_READ"};
   const auto set = network.nccl.find("NCCL_NET_GDR_READ");
   if (set != network.nccl.end() && set->second == "0")
     return {check.name, CheckState::wrong, "0 has what is sent go by the host's memory", "unset NCCL_NET_GDR_READ"};
@@ -239,11 +239,6 @@ GpuDirectCheck check_read(const Network& network) {
 }
 
 }  // namespace
-
-const char* name_of(CheckState state) {
-  constexpr const char* names[] = {"ok", "wrong", "unknown"};
-  return names[static_cast<std::size_t>(state)];
-}
 
 std::vector<GpuPath> gpu_paths(const Network& network, const std::vector<cuda::NvLink>& links) {
   const auto is_gpu = [&](const std::string& address) {
@@ -265,7 +260,13 @@ std::vector<GpuPath> gpu_paths(const Network& network, const std::vector<cuda::N
   return paths;
 }
 
-std::vector<GpuDirectCheck> gpu_direct_checks(const Network& network, const std::string& root) {
+std::vector<GpuPath> gpu_paths(const Network& network) {
+  std::vector<std::string> gpus;
+  for (const PciGpu& gpu : network.gpus) gpus.push_back(gpu.name);
+  return gpu_paths(network, gpus.empty() ? std::vector<cuda::NvLink>() : cuda::nv_links(gpus));
+}
+
+std::vector<Check> gpu_direct_checks(const Network& network, const std::string& root) {
   if (network.gpus.empty() || network.rdma.empty()) return {};
   const fs::path top = root.empty() ? "/" : root;
   return {check_memory(top),  check_acs(network),   check_iommu(network, top), check_ordering(network),

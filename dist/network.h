@@ -67,6 +67,9 @@ Network look_at_network(const NetworkSources& sources = {});
 /// bridge of a CPU), NODE (host bridges of one NUMA node), SYS (NUMA nodes); "" where a position is unknown.
 std::string pci_distance(const PciPosition& a, const PciPosition& b);
 
+/// The fastest of the interfaces that reach other machines; null where there is none.
+const NetworkInterface* fastest_interface(const Network& network);
+
 /// Interfaces that NCCL takes for TCP: those of NCCL_SOCKET_IFNAME, or those whose names begin with "ib", or all but
 /// docker, lo and virbr (ncclFindInterfaces in NCCL's src/misc/socket.cc).
 std::vector<const NetworkInterface*> nccl_interfaces(const Network& network);

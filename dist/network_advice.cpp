@@ -38,14 +38,6 @@ bool list_has(std::string list, const std::string& name) {
 
 bool is_usable(const NetworkInterface& one) { return one.is_up && !one.addresses.empty(); }
 
-/// The fastest of the interfaces that reach other machines; null where there is none.
-const NetworkInterface* fastest_of(const Network& network) {
-  const NetworkInterface* fastest = nullptr;
-  for (const NetworkInterface& one : network.interfaces)
-    if (is_usable(one) && !one.is_loopback && (fastest == nullptr || one.mbit > fastest->mbit)) fastest = &one;
-  return fastest;
-}
-
 void advise_on_tcp(const Network& network, const NetworkInterface& fastest, std::vector<NetworkAdvice>& advice) {
   const auto is_slower = [&](const NetworkInterface& one) { return one.mbit > 0 && 2 * one.mbit <= fastest.mbit; };
   const std::vector<const NetworkInterface*> chosen = nccl_interfaces(network);
@@ -83,6 +75,13 @@ void advise_on_rdma(const Network& network, std::vector<NetworkAdvice>& advice) 
 
 }  // namespace
 
+const NetworkInterface* fastest_interface(const Network& network) {
+  const NetworkInterface* fastest = nullptr;
+  for (const NetworkInterface& one : network.interfaces)
+    if (is_usable(one) && !one.is_loopback && (fastest == nullptr || one.mbit > fastest->mbit)) fastest = &one;
+  return fastest;
+}
+
 std::vector<const NetworkInterface*> nccl_interfaces(const Network& network) {
   const std::string given = variable(network, "NCCL_SOCKET_IFNAME");
   const std::vector<std::string> tries =
@@ -108,7 +107,7 @@ std::vector<const RdmaDevice*> nccl_rdma(const Network& network) {
 
 std::vector<NetworkAdvice> network_advice(const Network& network) {
   std::vector<NetworkAdvice> advice;
-  const NetworkInterface* const fastest = fastest_of(network);
+  const NetworkInterface* const fastest = fastest_interface(network);
   if (fastest == nullptr)
     advice.push_back(
         {"bring up an interface with an address", "there is none but the loopback: ranks can only be on this machine"});

@@ -156,9 +156,9 @@ TEST_P(GpuDirect, IsCheckedLineByLine) {
   Machine machine;
   GetParam().change(machine);
   Words differs;
-  const std::vector<GpuDirectCheck> checks = gpu_direct_checks(machine.look(machine.nccl), machine.root());
+  const std::vector<Check> checks = gpu_direct_checks(machine.look(machine.nccl), machine.root());
   EXPECT_EQ(checks.size(), 7U);
-  for (const GpuDirectCheck& check : checks) {
+  for (const Check& check : checks) {
     EXPECT_NE(check.finding, "") << check.name;
     EXPECT_EQ(check.remedy.empty(), check.state == CheckState::ok) << check.name;
     if (check.state != CheckState::ok)

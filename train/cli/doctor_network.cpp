@@ -52,7 +52,7 @@ Json json_of_gpu_paths(const dist::Network& network) {
 
 Json json_of_gpu_direct(const dist::Network& network) {
   Json checks = Json::array();
-  for (const dist::GpuDirectCheck& check : dist::gpu_direct_checks(network))
+  for (const dist::Check& check : dist::gpu_direct_checks(network))
     checks.push_back(Json::object()
                          .set("name", check.name)
                          .set("state", dist::name_of(check.state))
