@@ -20,7 +20,7 @@ void detail::set_repeatable(bool on) noexcept { process_repeatable.store(on, std
 Switches switches() noexcept {
   if (of_thread) return *of_thread;
   return {process_deterministic.load(std::memory_order_relaxed), process_repeatable.load(std::memory_order_relaxed),
-          process_tf32.load(std::memory_order_relaxed)};
+          process_tf32.load(std::memory_order_relaxed), Switches{}.threads};
 }
 
 SwitchScope::SwitchScope(const Switches& of_scope) noexcept : before_(std::exchange(of_thread, of_scope)) {}

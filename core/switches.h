@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides which algorithms compute: of a thread while a SwitchScope lives there, else of the process.
+// What decides which algorithms compute, and on how many threads: of a thread while a SwitchScope lives there, else of
+// the process.
 #pragma once
 
 #include <optional>
@@ -13,6 +14,7 @@ struct Switches {
   bool deterministic = false;  ///< cpu::deterministic()
   bool repeatable = true;      ///< repeatable()
   Tf32 tf32{};                 ///< allowed_tf32()
+  int threads = 0;             ///< of the pool, at most (cpu::threads()); 0: all
 };
 
 /// Those that apply to the calling thread. Threads of the pool have those of the thread that gave them work.

@@ -387,7 +387,8 @@ void throw_diverged(const Session& session, const std::string& what) {
 Switches Session::switches() const {
   return {.deterministic = config().train.deterministic,
           .repeatable = config().train.repeatable,
-          .tf32 = config().precision.allowed_tf32()};
+          .tf32 = config().precision.allowed_tf32(),
+          .threads = trains_ ? static_cast<int>(config().train.threads.value_or(0)) : 0};
 }
 
 data::Loader Session::make_train_loader(std::int64_t first_batch) const {

@@ -91,8 +91,8 @@ class HEARTH_API Session : public TrainedModel {
   const Json& resolved() const { return loaded_.resolved; }
   /// Why the level of precision is what it is where the configuration says "auto"; else empty.
   const std::string& precision_reason() const { return precision_reason_; }
-  /// Deterministic mode, repeatability and TF32 as this run's configuration has them: every step and evaluation has a
-  /// SwitchScope of them.
+  /// Deterministic mode, repeatability, TF32 and, of a training, threads as this run's configuration has them: every
+  /// step and evaluation has a SwitchScope of them.
   Switches switches() const;
   /// Takes the weights of config().weights, where it names a file, as a new run starts from them. FileError with
   /// everything that does not fit; ConfigError with the options of the model in which it differs from the model of

@@ -139,6 +139,8 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
   };
   const auto write_info = [&](const std::string& status, const Json& metrics, const Json& cost,
                               const Json& profile = {}) {
+    // The machine's threads are those of the run.
+    const SwitchScope switches(session_.switches());
     if (folder_.writes())
       info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples), cost);
   };

@@ -53,8 +53,10 @@ struct alignas(64) Taken {
 }  // namespace
 
 int threads() {
-  const int pool = lost_threads() ? 1 : pool_size().load(std::memory_order_relaxed);
-  return most_of_thread > 0 ? std::min(pool, most_of_thread) : pool;
+  int count = lost_threads() ? 1 : pool_size().load(std::memory_order_relaxed);
+  for (const int most : {most_of_thread, switches().threads})
+    if (most > 0) count = std::min(count, most);
+  return count;
 }
 
 void set_threads(int count) {

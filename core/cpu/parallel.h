@@ -10,8 +10,9 @@
 
 namespace hearth::cpu {
 
-/// Size of the thread pool, or of the calling thread's part of it (ThreadsScope): HEARTH_THREADS if set, else the
-/// number of cores this process may use. Never more than OpenMP gives (OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS).
+/// Size of the thread pool, or of the calling thread's part of it (ThreadsScope, Switches::threads): HEARTH_THREADS if
+/// set, else the number of cores this process may use. Never more than OpenMP gives (OMP_THREAD_LIMIT,
+/// OMP_MAX_ACTIVE_LEVELS).
 HEARTH_API int threads();
 /// Sets the size of the thread pool (>= 1), as far as OpenMP gives it; UsageError otherwise.
 HEARTH_API void set_threads(int count);

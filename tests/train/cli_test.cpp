@@ -79,6 +79,23 @@ TEST_F(Cli, threads_wait_briefly_where_others_use_the_cores) {
   EXPECT_FALSE(contains(whole.err, "wait briefly")) << "a command that computes nothing";
 }
 
+TEST_F(Cli, a_run_computes_with_its_threads_and_says_so) {
+  write("run.json", good_config);
+  const auto train = [&](const std::string& threads) {
+    return test::run_program({"/usr/bin/env", "HEARTH_THREADS=2", test::hearth_program(), "train", "run.json", "--set",
+                              "train.threads=" + threads, "--out", "of_" + threads},
+                             path(""));
+  };
+  for (const auto& [threads, computing] : {std::pair("1", 1), std::pair("3", 2), std::pair("null", 2)}) {
+    const ProgramResult result = train(threads);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_PRED2(contains, result.err, join_text("device    cpu, ", computing, " thread"));
+    const Json info = read_json(path(join_text("of_", threads, "/run.json")));
+    EXPECT_EQ(info.at("machine").at("threads").as_integer(), computing);
+  }
+  EXPECT_EQ(train("0").exit_code, 2);
+}
+
 TEST_F(Cli, common_keys_need_no_section) {
   write("run.json", good_config);
   const auto value = [&](const std::vector<std::string>& words, const char* section, const char* key) {

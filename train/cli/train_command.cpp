@@ -67,6 +67,7 @@ void print_plan(const Session& session, const std::string& folder, const std::st
   print_line("run       ", config.name, " -> ", printable(folder));
   const std::vector<int> numbers = cpu::allowed_cores();
   const std::string cores = cpu::describe_cores(numbers);
+  const SwitchScope switches(session.switches());
   print_line("device    ", session.device(), ", ", cpu::threads(), cpu::threads() == 1 ? " thread" : " threads",
              cores.empty() ? "" : (numbers.size() == 1 ? " on core " : " on cores ") + cores, ", ",
              name_of(cpu::isa()));

@@ -106,6 +106,9 @@ void describe(Fields<TrainOptions>& f) {
       "pinned", &TrainOptions::pinned,
       "On a CUDA device: bring batches from pinned memory, on a stream of their own, in trainings, evaluations and "
       "predictions. The same bits as without, which saves two batches of locked memory.");
+  f.integer("threads", &TrainOptions::threads, {.min = 1, .max = 4096},
+            "Threads of the CPU that compute, beside those of data.workers: at most so many of the process's, which "
+            "HEARTH_THREADS or the cores limit. null: all of these.");
   f.object("ema", &TrainOptions::ema,
            "An exponential moving average of the weights, used for evaluation. A number is its decay; null: none.")
       .shorthand("decay");
@@ -385,29 +388,12 @@ std::vector<std::string> differences_that_matter(const Json& resolved, const Jso
       continue;
     }
     bool free = false;
-    for (const char* prefix : {"/name",
-                               "/device",
-                               "/eval",
-                               "/checkpoint",
-                               "/log",
-                               "/train/epochs",
-                               "/train/steps",
-                               "/train/early_stopping",
-                               "/train/graph",
-                               "/train/pinned",
-                               "/data/workers",
-                               "/dist/backend",
-                               "/dist/address",
-                               "/dist/timeout",
-                               "/dist/join_timeout",
-                               "/dist/overlap",
-                               "/dist/zero",
-                               "/data/prefetch",
-                               "/data/bad_samples",
-                               "/data/on_error",
-                               "/data/cache",
-                               "/data/stuck_",
-                               "/comment",
+    for (const char* prefix : {"/name",          "/device",       "/eval",          "/checkpoint",
+                               "/log",           "/train/epochs", "/train/steps",   "/train/early_stopping",
+                               "/train/graph",   "/train/pinned", "/train/threads", "/data/workers",
+                               "/dist/backend",  "/dist/address", "/dist/timeout",  "/dist/join_timeout",
+                               "/dist/overlap",  "/dist/zero",    "/data/prefetch", "/data/bad_samples",
+                               "/data/on_error", "/data/cache",   "/data/stuck_",   "/comment",
                                "/$schema"})
       free = free || difference.starts_with(prefix);
     if (!free) result.push_back(difference);

@@ -107,6 +107,7 @@ struct TrainOptions {
   bool repeatable = true;
   std::optional<bool> graph;  ///< nothing: where a step can be recorded
   bool pinned = true;
+  std::optional<std::int64_t> threads;  ///< of the pool, at most; nothing: all
   AverageOptions ema;
   std::optional<bool> chunked_head;
   std::vector<std::string> freeze;

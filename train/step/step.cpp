@@ -135,7 +135,6 @@ void accumulate_batch(Session& session, const data::Batch& input, const Share& s
 
 // Gradients of the mean over all samples that count.
 void accumulate_gradients(Session& session, std::span<const data::Batch> inputs) {
-  const SwitchScope switches(session.switches());
   const AutocastScope autocast(session.autocast());
   Ranks& ranks = *session.ranks;
   std::int64_t samples = 0;
@@ -263,6 +262,7 @@ StepResult begin_step(Session& session, std::int64_t samples) {
 }
 
 void run_step(Session& session, std::span<const data::Batch> inputs) {
+  const SwitchScope switches(session.switches());
   accumulate_gradients(session, inputs);
   enter(session, Phase::update);
   const OriginScope origin = OriginScope::of_op("optimizer");

@@ -18,6 +18,7 @@
 
 #include "core/cpu/cores.h"
 #include "core/error.h"
+#include "core/switches.h"
 #include "core/tensor.h"
 #include "tests/core/cpu/system_files.h"
 
@@ -82,6 +83,24 @@ TEST(Team, IsNeverLargerThanWhatOpenMpGives) {
   omp_set_max_active_levels(levels);
   set_threads(before);
   EXPECT_EQ(threads(), before);
+}
+
+TEST(Team, IsLimitedByTheSwitchesOfTheThread) {
+  const int before = threads();
+  set_threads(4);
+  {
+    const SwitchScope three({.threads = 3});
+    EXPECT_EQ(threads(), 3);
+    std::atomic<int> most{0};
+    parallel_chunks(64, [&](std::int64_t) { most = std::max(most.load(), omp_get_num_threads()); });
+    EXPECT_EQ(most, 3);
+    const ThreadsScope two(2);
+    EXPECT_EQ(threads(), 2) << "the fewer of both";
+    const SwitchScope more({.threads = 100});
+    EXPECT_EQ(threads(), 2);
+  }
+  EXPECT_EQ(threads(), 4);
+  set_threads(before);
 }
 
 TEST(Team, LeavesOpenMpAsTheHostProgramSetIt) {
