@@ -52,4 +52,10 @@ std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
   return group;
 }
 
+int ranks_of(const RunConfig& config) {
+  const std::optional<dist::Placement> placement =
+      config.dist.backend == DistBackend::none ? std::nullopt : dist::placement(config.dist.address);
+  return placement ? placement->size : 1;
+}
+
 }  // namespace hearth::train

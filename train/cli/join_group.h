@@ -14,4 +14,7 @@ namespace hearth::train {
 /// this rank's. ConfigError where `dist.backend` cannot be had.
 std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text);
 
+/// How many ranks that group has; 1 where there is none. Joins nothing.
+int ranks_of(const RunConfig& config);
+
 }  // namespace hearth::train

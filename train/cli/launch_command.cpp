@@ -200,8 +200,10 @@ int launch_command(const Arguments& arguments) {
   const std::int64_t size = arguments.positive("-n", 0);
   HEARTH_CHECK(UsageError, size >= 1 && size <= 1024, "launch: -n says how many ranks are started, 1 to 1024");
   const std::vector<std::string>& words = arguments.positional();
-  HEARTH_CHECK(UsageError, words[0] == "train", "launch: ", words[0],
-               " does not run as several ranks; usage: hearth launch -n N -- train CONFIG.json [options]");
+  const bool searches = words[0] == "tune" && words.size() > 1 && words[1] != "batch" && words[1] != "lr";
+  HEARTH_CHECK(UsageError, words[0] == "train" || searches, "launch: ", words[0],
+               words[0] == "tune" && words.size() > 1 ? " " + words[1] : "",
+               " does not run as several ranks; usage: hearth launch -n N -- train|tune CONFIG.json [options]");
   const std::int64_t restarts = arguments.whole("--restart", 0, 0);
   Launch launch(static_cast<int>(size), words);
   int code = launch.run();
@@ -218,10 +220,11 @@ int launch_command(const Arguments& arguments) {
 CommandSpec launch_spec() {
   return {
       "launch",
-      "-n N -- train CONFIG.json [options]",
+      "-n N -- train|tune CONFIG.json [options]",
       1,
       1 << 20,
-      "Starts N processes of this machine as the ranks of one data parallel run.",
+      "Starts N processes of this machine as the ranks of one data parallel run, or of a search for what makes it "
+      "faster.",
       {{"-n", "N", "how many ranks"},
        {"--restart", "K", "start all again, up to K times, where a rank fails; they go on from the last checkpoint"}},
       launch_command};

@@ -213,7 +213,8 @@ int train_command(const Arguments& arguments) {
   LoadedConfig loaded = load_config(arguments.positional()[0], overrides);
   if (const auto lock = arguments.value("--lock")) {
     const std::vector<std::string> words =
-        words_of_lock(read_json(*lock), loaded, device_model(device_of_run(loaded.config.device)));
+        words_of_lock(read_json(*lock), loaded,
+                      {.device = device_model(device_of_run(loaded.config.device)), .ranks = ranks_of(loaded.config)});
     overrides.insert(overrides.end(), words.begin(), words.end());
     loaded = load_config(arguments.positional()[0], overrides);
   }
@@ -251,7 +252,8 @@ CommandSpec train_spec() {
        {"--lr", "X", "as --set optimizer.lr=X"},
        {"--batch-size", "N", "as --set train.batch_size=N"},
        {"--seed", "N", "as --set seed=N"},
-       {"--lock", "FILE", "obey what `hearth tune` found; refused on another machine or version, or for another run"},
+       {"--lock", "FILE",
+        "obey what `hearth tune` found; refused on another machine or version, for another run or number of ranks"},
        {"--dry-run", "", "build everything, print the plan and stop"}},
       train_command};
 }

@@ -12,6 +12,7 @@
 #include "train/bench/bench.h"
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
+#include "train/cli/join_group.h"
 #include "train/lr_range.h"
 #include "train/memory/step_memory.h"
 #include "train/tune/choices.h"
@@ -187,13 +188,41 @@ std::string lock_path(const std::string& config) {
 
 void print(const TuneDecision& decision) {
   std::cerr << std::left << std::setw(14) << decision.choice << std::setw(22) << decision.variant
-            << (decision.taken             ? "taken: "
-                : decision.variant.empty() ? "left alone: "
-                                           : "left: ")
+            << (decision.taken                                ? "taken: "
+                : decision.variant.empty() && !decision.ratio ? "left alone: "
+                                                              : "left: ")
             << decision.reason << "\n";
 }
 
-/// The whole search.
+/// The search, as a rank of `group` unless it is null; rank 0 tells of it.
+int search_run(const Arguments& arguments, TrialOptions options, const std::string& out) {
+  const bool tells = options.group == nullptr || options.group->rank() == 0;
+  auto session = std::make_unique<Session>(load_trial(options), options.group);
+  TuneTarget target{.device = device_model(session->device()), .ranks = session->ranks->size()};
+  const std::vector<TuneChoice> choices =
+      tune_choices(*session, {.max_batch = arguments.positive("--max-batch", TuneLimits{}.max_batch),
+                              .cores = std::max(1, cpu::available_cores() / target.ranks)});
+  RunTrials trials(options, *session);
+  session.reset();
+  const TuneResult result = search(choices, trials, [&](const TuneDecision& decision) {
+    if (tells) print(decision);
+  });
+  if (!tells) return 0;
+  const Json lock = make_lock(load_config(options.config, options.sets), target, result, trials.receipt());
+  write_file_synced(out, to_text(lock, 2) + "\n");
+  if (arguments.has("--json")) {
+    std::cout << to_text(lock) << "\n";
+    return 0;
+  }
+  const std::string ranks = options.group != nullptr ? join_text("launch -n ", target.ranks, " -- ") : "";
+  if (result.overrides.empty())
+    std::cout << "nothing is faster than the configuration as it is\n";
+  else
+    std::cout << join_text(std::fixed, std::setprecision(2), result.speed, " times as fast; hearth ", ranks, "train ",
+                           printable(options.config), " --lock ", printable(out), "\n");
+  return 0;
+}
+
 int tune_run(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 1, "tune: \"", arguments.positional()[0],
                "\" is not known; use batch or lr before a config, or a config alone");
@@ -205,28 +234,18 @@ int tune_run(const Arguments& arguments) {
   options.seconds = arguments.number("--seconds", options.seconds);
   options.seeds = static_cast<int>(arguments.whole("--seeds", options.seeds, 2));
   options.guard_steps = arguments.positive("--guard-steps", options.guard_steps);
-  std::vector<TuneChoice> choices;
-  std::string device;
-  {
-    const Session session(load_config(path, options.sets));
-    device = device_model(session.device());
-    choices = tune_choices(session, {.max_batch = arguments.positive("--max-batch", TuneLimits{}.max_batch),
-                                     .cores = cpu::available_cores()});
+  LoadedConfig loaded = load_config(path, options.sets);
+  std::string ranks;
+  const std::unique_ptr<Collective> group = join_group(loaded.config, ranks);
+  options.group = group.get();
+  if (group != nullptr) options.device = loaded.config.device;
+  try {
+    return search_run(arguments, std::move(options), out);
+  } catch (const std::exception& error) {
+    // So that the other ranks name this one, and why.
+    if (group != nullptr) group->abort(dist::failure_text(error));
+    throw;
   }
-  RunTrials trials(options);
-  const TuneResult result = search(choices, trials, [](const TuneDecision& decision) { print(decision); });
-  const Json lock = make_lock(load_config(path, options.sets), device, result, trials.receipt());
-  write_file_synced(out, to_text(lock, 2) + "\n");
-  if (arguments.has("--json")) {
-    std::cout << to_text(lock) << "\n";
-    return 0;
-  }
-  if (result.overrides.empty())
-    std::cout << "nothing is faster than the configuration as it is\n";
-  else
-    std::cout << join_text(std::fixed, std::setprecision(2), result.speed, " times as fast; hearth train ",
-                           printable(path), " --lock ", printable(out), "\n");
-  return 0;
 }
 
 int tune_command(const Arguments& arguments) {
@@ -244,9 +263,10 @@ CommandSpec tune_spec() {
       "[batch|lr] CONFIG.json",
       1,
       2,
-      "Finds what makes a run faster without changing what it learns: precision, batch, recomputation, graph and "
-      "workers, each timed in turn with the configuration as it is; writes a lock for `hearth train --lock`. batch: "
-      "the largest batch that fits, and the one at which samples go by fastest. lr: the learning rate at which the "
+      "Finds what makes a run faster without changing what it learns: precision, batch, recomputation, graph, "
+      "workers and, of ranks by `hearth launch`, buckets, overlap and zero, each timed in turn with the "
+      "configuration as it is; writes a lock for `hearth train --lock`. batch: the largest batch that fits, and the "
+      "one at which samples go by fastest. lr: the learning rate at which the "
       "loss falls fastest, by a short training at rising rates.",
       {set_option(),
        {"--out", "FILE", "the lock (default: CONFIG.lock.json)"},

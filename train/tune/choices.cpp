@@ -77,7 +77,10 @@ TuneChoice batch_choice(const Session& session, std::int64_t max_batch) {
     }
     choice.variants.push_back(std::move(variant));
   }
-  if (choice.variants.empty()) choice.why_not = join_text("a larger batch leaves fewer than ", least_steps, " steps");
+  if (choice.variants.empty())
+    choice.why_not = 2 * train.batch_size > max_batch
+                         ? "it has as many rows as --max-batch lets it have"
+                         : join_text("a larger batch leaves fewer than ", least_steps, " steps");
   return choice;
 }
 
@@ -129,6 +132,43 @@ TuneChoice head_choice(const Session& session) {
   return {.name = "chunked head", .why_not = "the model and its loss have none"};
 }
 
+TuneChoice zero_choice(const Session& session) {
+  if (!session.optimizer->can_shard()) return {.name = "zero", .why_not = "the optimizer cannot be divided"};
+  const char* const other = session.config().dist.zero == 0 ? "1" : "0";
+  return {.name = "zero", .variants = {{.text = other, .overrides = {{"dist.zero", other}}}}};
+}
+
+TuneChoice overlap_choice(const Session& session) {
+  if (session.config().train.deterministic)
+    return {.name = "overlap", .why_not = "deterministic mode sums gradients after the backward pass"};
+  return switch_choice("overlap", "dist.overlap", session.config().dist.overlap, false);
+}
+
+/// Sizes that cut the gradients otherwise.
+TuneChoice buckets_choice(const Session& session) {
+  TuneChoice choice{.name = "buckets"};
+  constexpr double mib = 1 << 20;
+  const DistOptions& dist = session.config().dist;
+  const double all = static_cast<double>(session.parameters->grads().byte_size()) / mib;
+  const auto cut = [&](double size) { return std::min(size, all); };
+  if (all <= dist.first_bucket_mb) {
+    choice.why_not = join_text("all gradients are one of ", std::ceil(10 * all) / 10, " MiB");
+    return choice;
+  }
+  std::set<double> tried{cut(dist.bucket_mb)};
+  for (const double size : {1, 4, 10, 25, 100})
+    if (tried.insert(cut(size)).second)
+      choice.variants.push_back({.text = join_text(size, " MiB"), .overrides = {{"dist.bucket_mb", join_text(size)}}});
+  return choice;
+}
+
+/// How several ranks share the work.
+std::vector<TuneChoice> ranks_choices(const Session& session) {
+  if (session.ranks->size() == 1)
+    return {{.name = "ranks", .why_not = "one process trains; zero, overlap and buckets are for several"}};
+  return {zero_choice(session), overlap_choice(session), buckets_choice(session)};
+}
+
 TuneChoice recompute_choice(const Session& session) {
   const Json* const now = session.resolved().at("model").find("recompute");
   if (now != nullptr && now->is_boolean() && now->as_boolean())
@@ -139,15 +179,13 @@ TuneChoice recompute_choice(const Session& session) {
 }  // namespace
 
 std::vector<TuneChoice> tune_choices(const Session& session, const TuneLimits& limits) {
-  return {accumulation_choice(session),
-          batch_choice(session, limits.max_batch),
-          // Small batches gain nothing by it.
-          precision_choice(session),
-          recompute_choice(session),
-          head_choice(session),
-          graph_choice(session),
-          workers_choice(session, limits.cores),
-          {.name = "buckets, overlap, zero", .why_not = "one process trains; they are for several ranks"}};
+  std::vector<TuneChoice> all{accumulation_choice(session), batch_choice(session, limits.max_batch),
+                              // Small batches gain nothing by it.
+                              precision_choice(session), recompute_choice(session), head_choice(session),
+                              graph_choice(session)};
+  for (TuneChoice& choice : ranks_choices(session)) all.push_back(std::move(choice));
+  all.push_back(workers_choice(session, limits.cores));
+  return all;
 }
 
 }  // namespace hearth::train

@@ -12,7 +12,7 @@ namespace hearth::train {
 
 struct TuneLimits {
   std::int64_t max_batch = 1024;  ///< rows of a batch
-  int cores = 1;                  ///< for threads that make batches
+  int cores = 1;                  ///< of this rank, for threads that make batches
 };
 
 /// The choices of a run, in the order in which they are searched, each with those variants that differ from what the

@@ -13,8 +13,12 @@ namespace {
 constexpr const char* lock_format = "hearth tune 1";
 
 /// What the times depend on, by name.
-Json surroundings(const std::string& device) {
-  return Json::object().set("versions", software_versions()).set("machine", machine_facts()).set("device", device);
+Json surroundings(const TuneTarget& target) {
+  return Json::object()
+      .set("versions", software_versions())
+      .set("machine", machine_facts())
+      .set("device", target.device)
+      .set("ranks", target.ranks);
 }
 
 void add_differences(std::vector<std::string>& all, const std::string& path, const Json& of_lock, const Json& here) {
@@ -46,24 +50,24 @@ Json to_json(const TuneDecision& decision) {
 
 std::string device_model(Device device) { return device.is_cuda() ? cuda::device_info(device).name : "cpu"; }
 
-Json make_lock(const LoadedConfig& loaded, const std::string& device, const TuneResult& result, const Json& guard) {
+Json make_lock(const LoadedConfig& loaded, const TuneTarget& target, const TuneResult& result, const Json& guard) {
   Json set = Json::object(), decisions = Json::array();
   for (const auto& [path, value] : result.overrides) set.set(path, parse_json(value, path));
   for (const TuneDecision& decision : result.decisions) decisions.push_back(to_json(decision));
   return Json::object()
       .set("format", lock_format)
       .set("set", set)
-      .set("found", surroundings(device))
+      .set("found", surroundings(target))
       .set("config", loaded.resolved)
       .set("receipt", Json::object().set("speed", result.speed).set("decisions", decisions).set("guard", guard));
 }
 
-std::vector<std::string> words_of_lock(const Json& lock, const LoadedConfig& loaded, const std::string& device) {
+std::vector<std::string> words_of_lock(const Json& lock, const LoadedConfig& loaded, const TuneTarget& target) {
   const Json* const format = lock.is_object() ? lock.find("format") : nullptr;
   HEARTH_CHECK(ConfigError, format != nullptr && format->is_string() && format->as_string() == lock_format,
                "lock: it is no file of this version of `hearth tune`; write it again");
   std::vector<std::string> all;
-  add_differences(all, "", part_of(lock, "found"), surroundings(device));
+  add_differences(all, "", part_of(lock, "found"), surroundings(target));
   for (const std::string& path : differences_that_matter(part_of(lock, "config"), loaded.resolved))
     all.push_back("the configuration differs at " + path);
   std::string text;

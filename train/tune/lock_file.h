@@ -15,13 +15,19 @@ namespace hearth::train {
 /// The device as locks name it: "cpu", or a GPU's model.
 std::string device_model(Device device);
 
-/// The lock of a run: values to set, the configuration that they were found for, the machine and the versions, and how
-/// they were found.
-Json make_lock(const LoadedConfig& loaded, const std::string& device, const TuneResult& result, const Json& guard);
+/// What a run computes on.
+struct TuneTarget {
+  std::string device;  ///< as device_model() says
+  int ranks = 1;
+};
+
+/// The lock of a run: values to set, the configuration that they were found for, the device, the machine and the
+/// versions, and how they were found.
+Json make_lock(const LoadedConfig& loaded, const TuneTarget& target, const TuneResult& result, const Json& guard);
 
 /// The words of --set that a lock stands for. `loaded` is the configuration that is to be trained, without them, on
-/// this device. ConfigError with all that differs: the machine, a version, or what matters in the configuration; or
-/// what the file lacks.
-std::vector<std::string> words_of_lock(const Json& lock, const LoadedConfig& loaded, const std::string& device);
+/// `target`. ConfigError with all that differs: device, ranks, machine, a version, or what matters in the
+/// configuration; or what the file lacks.
+std::vector<std::string> words_of_lock(const Json& lock, const LoadedConfig& loaded, const TuneTarget& target);
 
 }  // namespace hearth::train

@@ -26,6 +26,13 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
+/// What rank 0 has, so that all ranks go by it.
+double of_first_rank(const Session& session, double mine) {
+  const Tensor number = Tensor::of<double>({1}, {mine});
+  session.ranks->group().broadcast(number).wait();
+  return number.item();
+}
+
 /// A step of a training, without its trainer.
 class Steps {
  public:
@@ -53,8 +60,10 @@ class Steps {
 void run_longest(Session& session) {
   const SwitchScope switches(session.switches());
   const std::int64_t rows = largest_rows(session);
-  const data::Batch batch = sample_batch(session, rows, session.device().type);
-  const std::vector<data::Batch> batches(static_cast<std::size_t>(session.ranks->pieces()), batch);
+  const std::int64_t cuts = session.ranks->part().cuts;
+  const data::Batch batch = sample_batch(session, rows, session.device().type),
+                    piece = sample_batch(session, (rows + cuts - 1) / cuts, session.device().type);
+  const std::vector<data::Batch> batches(static_cast<std::size_t>(session.ranks->pieces()), piece);
   (void)session.ranks->begin_step(batches, session.loss, {});
   (void)training_step(session, batches);
   session.model->eval();
@@ -64,12 +73,20 @@ void run_longest(Session& session) {
 }
 
 /// The run without an end: trials are of any length.
-std::vector<std::string> without_end(std::vector<std::string> words, const LoadedConfig& loaded) {
-  words.emplace_back(loaded.config.train.steps ? "train.steps=1000000000" : "train.epochs=1000000");
-  return words;
+std::string without_end(const RunConfig& config) {
+  return config.train.steps ? "train.steps=1000000000" : "train.epochs=1000000";
 }
 
 }  // namespace
+
+LoadedConfig load_trial(const TrialOptions& options, const Overrides& overrides, const std::vector<std::string>& more) {
+  std::vector<std::string> words = options.sets;
+  for (const std::string& word : to_words(overrides)) words.push_back(word);
+  words.insert(words.end(), more.begin(), more.end());
+  LoadedConfig loaded = load_config(options.config, words);
+  if (!options.device.empty()) loaded.config.device = options.device;
+  return loaded;
+}
 
 GuardBand band_of(std::vector<double> losses) {
   const auto [low, high] = std::ranges::minmax(losses);
@@ -89,7 +106,7 @@ std::string refusal_of(double loss, const GuardBand& band, bool same_batches) {
 /// A run of which blocks of steps are timed, its loader included.
 class RunTrials::TimedRun {
  public:
-  explicit TimedRun(LoadedConfig config) : session_(std::move(config)) {
+  TimedRun(LoadedConfig config, Collective* group) : session_(std::move(config), group) {
     (void)session_.load_start_weights();
     run_longest(session_);
     steps_ = std::make_unique<Steps>(session_);
@@ -98,8 +115,9 @@ class RunTrials::TimedRun {
     for (int i = 0; i < first_steps; ++i) (void)block(1);
     const auto begin = Clock::now();
     (void)block(1);
-    step_seconds_ = seconds_from(begin);
+    step_seconds_ = of_first_rank(session_, seconds_from(begin));
   }
+  const Session& session() const { return session_; }
   double step_seconds() const { return step_seconds_; }
   /// Seconds of a sample over so many steps.
   double block(std::int64_t steps) {
@@ -107,7 +125,7 @@ class RunTrials::TimedRun {
     std::int64_t samples = 0;
     for (std::int64_t i = 0; i < steps; ++i) samples += steps_->take();
     session_.read_interval();
-    return seconds_from(begin) / static_cast<double>(std::max<std::int64_t>(samples, 1));
+    return of_first_rank(session_, seconds_from(begin)) / static_cast<double>(std::max<std::int64_t>(samples, 1));
   }
 
  private:
@@ -116,21 +134,16 @@ class RunTrials::TimedRun {
   double step_seconds_ = 0;
 };
 
-RunTrials::RunTrials(TrialOptions options) : options_(std::move(options)) {
-  const LoadedConfig loaded = load_config(options_.config, options_.sets);
-  seed_ = loaded.config.seed;
-  const Session session(load_config(options_.config, options_.sets));
-  rows_ = largest_rows(session) * session.config().train.accumulate;
-  epoch_ = session.data.train->size();
-}
+RunTrials::RunTrials(TrialOptions options, const Session& session)
+    : options_(std::move(options)),
+      seed_(session.config().seed),
+      rows_(largest_rows(session) * session.config().train.accumulate),
+      epoch_(session.data.train->size()) {}
 RunTrials::~RunTrials() = default;
 
 std::unique_ptr<RunTrials::TimedRun> RunTrials::timed(const Overrides& overrides) const {
-  std::vector<std::string> words = options_.sets;
-  const std::vector<std::string> more = to_words(overrides);
-  words.insert(words.end(), more.begin(), more.end());
   return std::make_unique<TimedRun>(
-      load_config(options_.config, without_end(words, load_config(options_.config, words))));
+      load_trial(options_, overrides, {without_end(load_trial(options_, overrides).config)}), options_.group);
 }
 
 RunTrials::TimedRun& RunTrials::base_run(const Overrides& base) {
@@ -168,7 +181,8 @@ double RunTrials::ratio(const Overrides& base, const Overrides& candidate) {
   std::vector<double> of_base, of_other, ratios;
   const auto begin = Clock::now();
   for (int round = 0; round < most_rounds; ++round) {
-    if (round >= least_rounds && seconds_from(begin) > options_.seconds) break;
+    const double seconds = of_first_rank(base_->session(), seconds_from(begin));
+    if (round >= least_rounds && seconds > options_.seconds) break;
     of_base.push_back(base_->block(base_steps));
     of_other.push_back(other->block(other_steps));
     ratios.push_back(of_other.back() / of_base.back());
@@ -192,12 +206,12 @@ double RunTrials::ratio_apart(const Overrides& base, const Overrides& candidate)
 }
 
 RunTrials::Outcome RunTrials::try_out(const Overrides& overrides, std::uint64_t seed, std::int64_t samples) const {
-  std::vector<std::string> words = options_.sets;
-  for (const std::string& word : to_words(overrides)) words.push_back(word);
-  words.push_back(join_text("seed=", seed));
-  Session session(load_config(options_.config, words));
+  Session session(load_trial(options_, overrides, {join_text("seed=", seed)}), options_.group);
   (void)session.load_start_weights();
   const std::int64_t rows = largest_rows(session) * session.config().train.accumulate;
+  // So that a large batch takes a few steps too.
+  constexpr std::int64_t least_steps = 24;
+  if (samples == 0) samples = std::max(std::min(options_.guard_steps * rows_, epoch_), least_steps * rows);
   const std::int64_t count = std::max<std::int64_t>(3, (samples + rows - 1) / rows);
   Steps steps(session);
   try {
@@ -207,9 +221,9 @@ RunTrials::Outcome RunTrials::try_out(const Overrides& overrides, std::uint64_t 
     }
     session.read_interval();
   } catch (const DivergedError&) {
-    return {std::numeric_limits<double>::infinity(), rows};
+    return {std::numeric_limits<double>::infinity(), rows, samples};
   }
-  return {session.position.interval.loss(), rows};
+  return {session.position.interval.loss(), rows, samples};
 }
 
 const GuardBand& RunTrials::band(std::int64_t samples) {
@@ -223,24 +237,15 @@ const GuardBand& RunTrials::band(std::int64_t samples) {
 }
 
 std::string RunTrials::refusal(const Overrides& candidate) {
-  constexpr std::int64_t least_steps = 24;
-  // So that a large batch takes a few steps too.
-  const Session session(load_config(options_.config, [&] {
-    std::vector<std::string> words = options_.sets;
-    for (const std::string& word : to_words(candidate)) words.push_back(word);
-    return words;
-  }()));
-  const std::int64_t rows = largest_rows(session) * session.config().train.accumulate;
-  const std::int64_t samples = std::max(std::min(options_.guard_steps * rows_, epoch_), least_steps * rows);
   base_.reset();
-  const GuardBand& shadow = band(samples);
-  const Outcome outcome = try_out(candidate, seed_, samples);
+  const Outcome outcome = try_out(candidate, seed_);
+  const GuardBand& shadow = band(outcome.samples);
   const std::string refusal = refusal_of(outcome.loss, shadow, outcome.rows == rows_);
   Json set = Json::object();
   for (const auto& [path, value] : candidate) set.set(path, value);
   receipt_.push_back(Json::object()
                          .set("set", std::move(set))
-                         .set("samples", samples)
+                         .set("samples", outcome.samples)
                          .set("shadow_losses", Json::array_of(shadow.losses))
                          .set("band", Json::array_of(std::vector<double>{shadow.low, shadow.high}))
                          .set("loss", std::isfinite(outcome.loss) ? Json(outcome.loss) : Json("diverged"))

@@ -29,6 +29,9 @@ TuneDecision decide(const TuneChoice& choice, const TuneVariant& variant, const 
     } else {
       decision.taken = true;
     }
+  } catch (const PeerError&) {
+    // Nothing more can be timed without the other ranks.
+    throw;
   } catch (const Error& error) {
     const std::string text = error.what();
     decision.reason = "does not run: " + text.substr(0, text.find('\n'));
@@ -68,7 +71,7 @@ TuneResult search(const std::vector<TuneChoice>& choices, TuneTrials& trials,
   }
   if (result.overrides.empty()) return result;
   const double ratio = trials.ratio({}, result.overrides);
-  const bool is_faster = ratio < 1;
+  const bool is_faster = ratio <= worth_taking;
   add({.choice = "all of these", .variant = "", .ratio = ratio, .taken = is_faster, .reason = times_text(ratio)});
   if (is_faster)
     result.speed = 1 / ratio;

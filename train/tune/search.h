@@ -39,7 +39,7 @@ class HEARTH_API TuneTrials {
  public:
   virtual ~TuneTrials() = default;
   /// Time of a sample with `candidate` over that with `base`, both timed in turn. Throws an Error with the reason where
-  /// the candidate cannot run.
+  /// the candidate cannot run, and a PeerError, which ends the search, where another rank does not go along.
   virtual double ratio(const Overrides& base, const Overrides& candidate) = 0;
   /// Why the guard refuses what a run with these learns; empty where it accepts.
   virtual std::string refusal(const Overrides& candidate) = 0;
@@ -63,7 +63,7 @@ struct TuneResult {
 inline constexpr double worth_taking = 0.97;
 
 /// Takes a variant where it is faster and the guard accepts it. What is found is timed once more beside the
-/// configuration as it is, and dropped unless it is faster. `tell` hears of each decision as it falls.
+/// configuration as it is, and dropped unless it is worth taking. `tell` hears of each decision as it falls.
 HEARTH_API TuneResult search(const std::vector<TuneChoice>& choices, TuneTrials& trials,
                              const std::function<void(const TuneDecision&)>& tell);
 

@@ -84,6 +84,15 @@ TEST(TuneSearch, NeverKeepsWhatTheGuardRefuses) {
   EXPECT_PRED2(contains, result.decisions[0].reason, "refused by the guard: its loss is wrong");
 }
 
+TEST(TuneSearch, EndsWhereAnotherRankIsGone) {
+  class Deserted : public TuneTrials {
+   public:
+    double ratio(const Overrides&, const Overrides&) override { throw PeerError("rank 1 is gone"); }
+    std::string refusal(const Overrides&) override { return ""; }
+  } machine;
+  EXPECT_THROW((void)quiet_search({{.name = "a", .variants = {variant("a", "1")}}}, machine), PeerError);
+}
+
 TEST(TuneSearch, ALadderEndsAtItsFirstFailure) {
   MadeUp machine;
   machine.factors = {{"b=2", 0.6}, {"b=4", -1}, {"b=8", 0.1}};
@@ -99,7 +108,7 @@ TEST(TuneSearch, WhatIsNotFasterAltogetherIsDropped) {
   /// Choices that gain by themselves, and nothing together.
   class Disturbed : public TuneTrials {
    public:
-    double ratio(const Overrides& base, const Overrides&) override { return calls++ > 0 && base.empty() ? 1.1 : 0.9; }
+    double ratio(const Overrides& base, const Overrides&) override { return calls++ > 0 && base.empty() ? 0.98 : 0.9; }
     std::string refusal(const Overrides&) override { return ""; }
     int calls = 0;
   } machine;

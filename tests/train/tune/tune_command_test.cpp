@@ -2,7 +2,11 @@
 // `hearth tune` on real runs, the guard on a planted fault, and locks that are obeyed or refused.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <thread>
+
 #include "core/io/json_text.h"
+#include "dist/process_group.h"
 #include "tests/train/cli_program.h"
 #include "train/step/captured_step.h"
 #include "train/tune/choices.h"
@@ -29,6 +33,10 @@ class Tune : public Cli {
   std::vector<TuneChoice> choices(const std::vector<std::string>& sets) const {
     return tune_choices(Session(load_config(config(), sets)), {.max_batch = 64, .cores = 2});
   }
+  std::unique_ptr<RunTrials> trials(TrialOptions options) const {
+    const Session session(load_trial(options));
+    return std::make_unique<RunTrials>(std::move(options), session);
+  }
 };
 
 TEST_F(Tune, ChoicesDifferFromTheConfigurationOrSayWhyThereAreNone) {
@@ -41,15 +49,41 @@ TEST_F(Tune, ChoicesDifferFromTheConfigurationOrSayWhyThereAreNone) {
   EXPECT_PRED2(contains, named(choices({"train.epochs=null", "train.steps=9"}), "batch").why_not, "train.steps");
   EXPECT_PRED2(contains, named(choices({R"(schedule={"type": "cosine", "warmup_steps": 5})"}), "batch").why_not,
                "schedule.warmup_steps");
+  EXPECT_PRED2(contains, named(all, "ranks").why_not, "one process");
   const std::vector<TuneChoice> adam = choices({R"(optimizer={"type": "adam", "lr": 0.001})", "train.accumulate=4"});
   EXPECT_EQ(named(adam, "batch").variants[1].overrides.at("optimizer.lr"), "0.002") << "by the square root";
   EXPECT_EQ(named(adam, "accumulation").variants[0].overrides,
             (Overrides{{"train.accumulate", "1"}, {"train.batch_size", "16"}}));
 }
 
+TEST_F(Tune, RanksTryHowTheyShareTheWork) {
+  for (const std::string& more : {std::string("model.hidden=[64]"), std::string("model.hidden=[2048, 1024]")}) {
+    std::vector<std::unique_ptr<Collective>> groups = dist::loopback_groups(2);
+    std::vector<std::vector<TuneChoice>> of_ranks(2);
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        threads.emplace_back([&, rank] {
+          const Session session(load_config(config(), {more}), groups[rank].get());
+          of_ranks[rank] = tune_choices(session, {});
+        });
+    }
+    EXPECT_EQ(named(of_ranks[0], "zero").variants[0].overrides, (Overrides{{"dist.zero", "1"}}));
+    EXPECT_EQ(named(of_ranks[1], "overlap").variants[0].overrides, (Overrides{{"dist.overlap", "false"}}));
+    const TuneChoice& buckets = named(of_ranks[0], "buckets");
+    if (more == "model.hidden=[64]") {
+      EXPECT_PRED2(contains, buckets.why_not, "all gradients are one");
+    } else {
+      ASSERT_EQ(buckets.variants.size(), 2U) << "1 and 4; 25 and 100 cut 8.6 MiB as 10 does";
+      EXPECT_EQ(buckets.variants[1].overrides, (Overrides{{"dist.bucket_mb", "4"}}));
+    }
+  }
+}
+
 // A fault that trains, and wrongly: the learning rate of the weights is lost.
 TEST_F(Tune, TheGuardRefusesAFaultThatTheTimesWelcome) {
-  RunTrials trials({.config = config(), .sets = {"optimizer.lr=0.1"}, .guard_steps = 256});
+  const auto made = trials({.config = config(), .sets = {"optimizer.lr=0.1"}, .guard_steps = 256});
+  RunTrials& trials = *made;
   EXPECT_EQ(trials.refusal({}), "");
   EXPECT_PRED2(contains, trials.refusal({{"optimizer.lr", "1e-9"}}), "leaves the band");
   EXPECT_PRED2(contains, trials.refusal({{"optimizer.lr", "1e9"}}), "inf leaves the band");
@@ -61,7 +95,8 @@ TEST_F(Tune, TheGuardRefusesAFaultThatTheTimesWelcome) {
 }
 
 TEST_F(Tune, ACandidateThatCannotRunIsSaidSo) {
-  RunTrials trials({.config = config(), .seconds = 0.1});
+  const auto made = trials({.config = config(), .seconds = 0.1});
+  RunTrials& trials = *made;
   EXPECT_PRED2(contains, test::error_message<ConfigError>([&] {
                  (void)trials.ratio({}, {{"train.batch_size", "0"}});
                }),
@@ -83,13 +118,37 @@ TEST_F(Tune, SpeedsUpABatchOfFourAndItsLockIsObeyed) {
   EXPECT_EQ(resolved.at("train").at("batch_size").as_integer(), lock.at("set").at("train.batch_size").as_integer());
 }
 
+TEST_F(Tune, RanksFindALockThatAsManyRanksObey) {
+  const ProgramResult tuned = hearth({"launch", "-n", "2", "--", "tune", "run.json", "--seconds", "0.3", "--max-batch",
+                                      "16", "--set", "model.hidden=[512, 512]"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  for (const char* part : {"zero ", "overlap ", "buckets "}) EXPECT_PRED2(contains, tuned.err, part);
+  EXPECT_FALSE(contains(tuned.err, "[rank 1]")) << "rank 0 tells: " << tuned.err;
+  EXPECT_FALSE(contains(tuned.err, "does not run")) << tuned.err;
+  Json lock = read_json(path("run.lock.json"));
+  EXPECT_EQ(lock.at("found").at("ranks").as_integer(), 2);
+  // Times may find anything.
+  lock.set("set", Json::object().set("dist.zero", 1).set("train.batch_size", 8));
+  write("run.lock.json", to_text(lock));
+  const std::vector<std::string> train{"train",  "run.json",      "--set", "model.hidden=[512, 512]",
+                                       "--lock", "run.lock.json", "--out", "locked"};
+  expect_failure(hearth(train), 2, "config", {"ranks was 2 and is 1"});
+  std::vector<std::string> launched{"launch", "-n", "2", "--"};
+  launched.insert(launched.end(), train.begin(), train.end());
+  ASSERT_EQ(hearth(launched).exit_code, 0);
+  const Json resolved = read_json(path("locked/config.json"));
+  EXPECT_EQ(resolved.at("train").at("batch_size").as_integer(), 8);
+  EXPECT_EQ(resolved.at("dist").at("zero").as_integer(), 1);
+  expect_failure(hearth({"launch", "-n", "2", "--", "tune", "batch", "run.json"}), 2, "usage", {"tune batch"});
+}
+
 TEST_F(Tune, LocksOfAnotherMachineVersionOrRunAreRefusedByName) {
   const LoadedConfig loaded = load_config(config(), {});
   const TuneResult found{.overrides = {{"train.batch_size", "8"}}, .speed = 2, .decisions = {}};
-  const Json lock = make_lock(loaded, "cpu", found, Json::array());
-  EXPECT_EQ(words_of_lock(lock, loaded, "cpu"), (std::vector<std::string>{"train.batch_size=8"}));
+  const Json lock = make_lock(loaded, {"cpu"}, found, Json::array());
+  EXPECT_EQ(words_of_lock(lock, loaded, {"cpu"}), (std::vector<std::string>{"train.batch_size=8"}));
   const auto message = [&](const Json& changed, const LoadedConfig& of) {
-    return test::error_message<ConfigError>([&] { (void)words_of_lock(changed, of, "cpu"); });
+    return test::error_message<ConfigError>([&] { (void)words_of_lock(changed, of, {"cpu"}); });
   };
   Json other = lock;
   Json surroundings = other.at("found");
@@ -101,8 +160,11 @@ TEST_F(Tune, LocksOfAnotherMachineVersionOrRunAreRefusedByName) {
   Json versions = surroundings.at("versions");
   other.set("found", surroundings.set("versions", versions.set("hearth", "0.0.9")));
   EXPECT_PRED2(contains, message(other, loaded), "versions.hearth was \"0.0.9\"");
-  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { (void)words_of_lock(lock, loaded, "NVIDIA H200"); }),
-               "device was \"cpu\" and is \"NVIDIA H200\"");
+  const std::string elsewhere = test::error_message<ConfigError>([&] {
+    (void)words_of_lock(lock, loaded, {"NVIDIA H200", 4});
+  });
+  EXPECT_PRED2(contains, elsewhere, "device was \"cpu\" and is \"NVIDIA H200\"");
+  EXPECT_PRED2(contains, elsewhere, "ranks was 1 and is 4");
   EXPECT_PRED2(contains, message(lock, load_config(config(), {"model.hidden=[32]"})), "the configuration differs at");
   EXPECT_PRED2(contains, message(Json::object().set("format", "hearth tune 1"), loaded), "it has no \"found\"");
   EXPECT_PRED2(contains, message(Json::object(), loaded), "no file of this version");
