@@ -2,8 +2,10 @@
 // tune: what makes a run faster without changing what it learns. tune batch: the largest batch that fits, and the batch
 // at which samples go by fastest. tune lr: the learning rate at which the loss falls fastest.
 #include <algorithm>
+#include <cstdlib>
 #include <iomanip>
 #include <iostream>
+#include <thread>
 
 #include "core/cpu/cores.h"
 #include "core/io/file.h"
@@ -13,6 +15,7 @@
 #include "train/bench/step_bench.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
+#include "train/cli/shared_cores.h"
 #include "train/lr_range.h"
 #include "train/memory/step_memory.h"
 #include "train/tune/choices.h"
@@ -194,14 +197,26 @@ void print(const TuneDecision& decision) {
             << decision.reason << "\n";
 }
 
+/// Whether threads of other programs want the same cores: what is fastest beside them need not be so without.
+bool has_neighbours() {
+  const int others = other_threads();
+  if (others + cpu::threads() <= static_cast<int>(std::thread::hardware_concurrency())) return false;
+  std::cerr << join_text("warning   ", others, others == 1 ? " other thread runs" : " other threads run",
+                         " on this machine: what is found is for one as busy as now\n");
+  return true;
+}
+
 /// The search, as a rank of `group` unless it is null; rank 0 tells of it.
 int search_run(const Arguments& arguments, TrialOptions options, const std::string& out) {
   const bool tells = options.group == nullptr || options.group->rank() == 0;
+  const bool neighbours = options.group == nullptr && has_neighbours();
   auto session = std::make_unique<Session>(load_trial(options), options.group);
   TuneTarget target{.device = device_model(session->device()), .ranks = session->ranks->size()};
   const std::vector<TuneChoice> choices =
       tune_choices(*session, {.max_batch = arguments.positive("--max-batch", TuneLimits{}.max_batch),
-                              .cores = std::max(1, cpu::available_cores() / target.ranks)});
+                              .cores = std::max(1, cpu::available_cores() / target.ranks),
+                              .threads = std::getenv("HEARTH_THREADS") == nullptr ? cpu::threads() : 0,
+                              .has_neighbours = neighbours});
   RunTrials trials(options, *session);
   session.reset();
   const TuneResult result = search(choices, trials, [&](const TuneDecision& decision) {
@@ -263,8 +278,8 @@ CommandSpec tune_spec() {
       "[batch|lr] CONFIG.json",
       1,
       2,
-      "Finds what makes a run faster without changing what it learns: precision, batch, recomputation, graph, "
-      "workers and, of ranks by `hearth launch`, buckets, overlap and zero, each timed in turn with the "
+      "Finds what makes a run faster without changing what it learns: precision, batch, recomputation, packing, graph, "
+      "workers, threads and, of ranks by `hearth launch`, buckets, overlap and zero, each timed in turn with the "
       "configuration as it is; writes a lock for `hearth train --lock`. batch: the largest batch that fits, and the "
       "one at which samples go by fastest. lr: the learning rate at which the "
       "loss falls fastest, by a short training at rising rates.",

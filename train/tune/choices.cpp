@@ -2,6 +2,8 @@
 #include "train/tune/choices.h"
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -113,6 +115,28 @@ TuneChoice workers_choice(const Session& session, int cores) {
   return choice;
 }
 
+/// Fewer threads than the pool has: the cores that they leave are the workers'.
+TuneChoice threads_choice(const Session& session, const TuneLimits& limits) {
+  const int pool = limits.threads;
+  TuneChoice choice{.name = "threads"};
+  if (session.device().is_cuda())
+    choice.why_not = "the device computes";
+  else if (session.config().train.threads)
+    choice.why_not = "the configuration has train.threads";
+  else if (pool == 0)
+    choice.why_not = session.ranks->alone() ? "HEARTH_THREADS has set them" : "the launcher has shared out the cores";
+  else if (pool == 1)
+    choice.why_not = "one core computes";
+  else if (limits.has_neighbours)
+    choice.why_not = "other programs compute on these cores, and their number would be what suits them";
+  if (!choice.why_not.empty()) return choice;
+  std::set<int, std::greater<>> counts{pool - 1};
+  for (int count = 1; count < pool; count *= 2) counts.insert(count);
+  for (const int count : counts)
+    choice.variants.push_back({.text = std::to_string(count), .overrides = {{"train.threads", std::to_string(count)}}});
+  return choice;
+}
+
 TuneChoice switch_choice(const char* name, const char* path, bool now, bool changes_numbers) {
   const char* const other = now ? "false" : "true";
   return {.name = name,
@@ -130,6 +154,24 @@ TuneChoice head_choice(const Session& session) {
   if (session.chunked != nullptr) return chunks(false);
   if (session.config().train.chunked_head == false) return chunks(true);
   return {.name = "chunked head", .why_not = "the model and its loss have none"};
+}
+
+/// Rows of whole documents in place of windows of a text, or the reverse.
+TuneChoice packing_choice(const Session& session) {
+  const Json& data = session.resolved().at("data");
+  std::map<std::string, const Json*> sources{{"data", &data}};
+  if (const Json* const several = data.find("sources"); several != nullptr && several->is_array()) {
+    sources.clear();
+    for (std::size_t i = 0; i < several->size(); ++i) sources[join_text("data.sources[", i, "]")] = &several->at(i);
+  }
+  TuneVariant other{.text = "", .overrides = {}, .changes_numbers = true};
+  for (const auto& [path, source] : sources) {
+    const Json* const now = source->find("packing");
+    if (now == nullptr || !now->is_boolean()) return {.name = "packing", .why_not = "the data is no stream of text"};
+    other.text = now->as_boolean() ? "false" : "true";
+    other.overrides[path + ".packing"] = other.text;
+  }
+  return {.name = "packing", .variants = {std::move(other)}};
 }
 
 TuneChoice zero_choice(const Session& session) {
@@ -182,9 +224,10 @@ std::vector<TuneChoice> tune_choices(const Session& session, const TuneLimits& l
   std::vector<TuneChoice> all{accumulation_choice(session), batch_choice(session, limits.max_batch),
                               // Small batches gain nothing by it.
                               precision_choice(session), recompute_choice(session), head_choice(session),
-                              graph_choice(session)};
+                              packing_choice(session), graph_choice(session)};
   for (TuneChoice& choice : ranks_choices(session)) all.push_back(std::move(choice));
   all.push_back(workers_choice(session, limits.cores));
+  all.push_back(threads_choice(session, limits));
   return all;
 }
 

@@ -13,6 +13,8 @@ namespace hearth::train {
 struct TuneLimits {
   std::int64_t max_batch = 1024;  ///< rows of a batch
   int cores = 1;                  ///< of this rank, for threads that make batches
+  int threads = 0;                ///< of the pool, which may be left idle; 0: HEARTH_THREADS has settled their number
+  bool has_neighbours = false;    ///< whether other programs compute on the same cores
 };
 
 /// The choices of a run, in the order in which they are searched, each with those variants that differ from what the

@@ -30,8 +30,8 @@ class Tune : public Cli {
       if (choice.name == name) return choice;
     throw UsageError("no such choice: " + name);
   }
-  std::vector<TuneChoice> choices(const std::vector<std::string>& sets) const {
-    return tune_choices(Session(load_config(config(), sets)), {.max_batch = 64, .cores = 2});
+  std::vector<TuneChoice> choices(const std::vector<std::string>& sets, int threads = 4) const {
+    return tune_choices(Session(load_config(config(), sets)), {.max_batch = 64, .cores = 2, .threads = threads});
   }
   std::unique_ptr<RunTrials> trials(TrialOptions options) const {
     const Session session(load_trial(options));
@@ -49,11 +49,51 @@ TEST_F(Tune, ChoicesDifferFromTheConfigurationOrSayWhyThereAreNone) {
   EXPECT_PRED2(contains, named(choices({"train.epochs=null", "train.steps=9"}), "batch").why_not, "train.steps");
   EXPECT_PRED2(contains, named(choices({R"(schedule={"type": "cosine", "warmup_steps": 5})"}), "batch").why_not,
                "schedule.warmup_steps");
+  const TuneChoice& threads = named(all, "threads");
+  ASSERT_EQ(threads.variants.size(), 3U) << "3, 2, 1 of 4";
+  EXPECT_EQ(threads.variants[0].overrides, (Overrides{{"train.threads", "3"}}));
+  EXPECT_FALSE(threads.variants[0].changes_numbers);
+  EXPECT_PRED2(contains, named(choices({}, 1), "threads").why_not, "one core");
+  EXPECT_PRED2(contains, named(choices({}, 0), "threads").why_not, "HEARTH_THREADS");
+  EXPECT_PRED2(
+      contains,
+      named(tune_choices(Session(load_config(config(), {})), {.threads = 4, .has_neighbours = true}), "threads")
+          .why_not,
+      "other programs");
+  EXPECT_PRED2(contains, named(choices({"train.threads=2"}), "threads").why_not, "has train.threads");
+  EXPECT_PRED2(contains, named(choices({"train.batch_size=64"}), "batch").why_not, "--max-batch");
+  EXPECT_PRED2(contains, named(choices({"train.batch_size=32", "train.accumulate=4"}), "batch").why_not,
+               "fewer than 8");
+  EXPECT_PRED2(contains, named(all, "packing").why_not, "no stream of text");
   EXPECT_PRED2(contains, named(all, "ranks").why_not, "one process");
   const std::vector<TuneChoice> adam = choices({R"(optimizer={"type": "adam", "lr": 0.001})", "train.accumulate=4"});
   EXPECT_EQ(named(adam, "batch").variants[1].overrides.at("optimizer.lr"), "0.002") << "by the square root";
   EXPECT_EQ(named(adam, "accumulation").variants[0].overrides,
             (Overrides{{"train.accumulate", "1"}, {"train.batch_size", "16"}}));
+}
+
+TEST_F(Tune, PackingIsTriedWhereTheDataIsAStreamOfText) {
+  write("a.txt", "one two three\n\nfour five six seven\n\neight nine ten\n");
+  const std::string source = R"({"type": "text", "train": [")" + path("a.txt").string() +
+                             R"("], "documents": "paragraphs", "length": 8, "packing": false})";
+  const std::vector<std::string> text{R"(model={"type": "gpt", "layers": 1, "width": 8, "heads": 2})", "data=" + source,
+                                      "train.batch_size=1"};
+  const std::vector<TuneChoice> of_text = choices(text);
+  ASSERT_EQ(named(of_text, "packing").variants.size(), 1U);
+  EXPECT_EQ(named(of_text, "packing").variants[0].overrides, (Overrides{{"data.packing", "true"}}));
+  EXPECT_TRUE(named(of_text, "packing").variants[0].changes_numbers) << "rows see less";
+  std::vector<std::string> mixed = text;
+  mixed[1] = R"(data={"type": "mixture", "sources": [)" + source + ", " + source + "]}";
+  const Overrides both{{"data.sources[0].packing", "true"}, {"data.sources[1].packing", "true"}};
+  EXPECT_EQ(named(choices(mixed), "packing").variants[0].overrides, both);
+  std::vector<std::string> words = mixed;
+  for (const std::string& word : to_words(both)) words.push_back(word);
+  EXPECT_EQ(named(choices(words), "packing").variants[0].text, "false") << "as the run takes these";
+  // Times are of ids, of which packed rows predict fewer.
+  const auto of_packing = trials({.config = config(), .sets = text, .seconds = 0.1});
+  const double ratio = of_packing->ratio({}, {{"data.packing", "true"}});
+  EXPECT_GT(ratio, 0.1);
+  EXPECT_LT(ratio, 10);
 }
 
 TEST_F(Tune, RanksTryHowTheyShareTheWork) {
@@ -122,7 +162,8 @@ TEST_F(Tune, RanksFindALockThatAsManyRanksObey) {
   const ProgramResult tuned = hearth({"launch", "-n", "2", "--", "tune", "run.json", "--seconds", "0.3", "--max-batch",
                                       "16", "--set", "model.hidden=[512, 512]"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  for (const char* part : {"zero ", "overlap ", "buckets "}) EXPECT_PRED2(contains, tuned.err, part);
+  for (const char* part : {"zero ", "overlap ", "buckets ", "left alone: the launcher has shared out the cores"})
+    EXPECT_PRED2(contains, tuned.err, part);
   EXPECT_FALSE(contains(tuned.err, "[rank 1]")) << "rank 0 tells: " << tuned.err;
   EXPECT_FALSE(contains(tuned.err, "does not run")) << tuned.err;
   Json lock = read_json(path("run.lock.json"));
