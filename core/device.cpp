@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "core/build.h"
+#include "core/cuda/nvml/bus_address.h"
 #include "core/cuda/nvml/links.h"
 #include "core/cuda/nvml/sensors.h"
 #include "core/cuda/stream.h"
@@ -41,6 +42,7 @@ namespace cuda {
 int device_count() { return 0; }
 std::string why_no_device() { return "not in this build; build it with -DHEARTH_CUDA=ON"; }
 DeviceInfo device_info(Device device) { throw DeviceError(join_text("device ", device, ": ", why_no_device())); }
+std::string bus_address(Device device) { throw DeviceError(join_text("device ", device, ": ", why_no_device())); }
 std::unique_ptr<DeviceSensors> open_sensors(const std::string& /*uuid*/, std::string& why_not) {
   why_not = why_no_device();
   return nullptr;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <sstream>
@@ -68,15 +69,12 @@ std::vector<int> cores_of_thread() {
   return cores;
 }
 
-/// Whether a list as "0-15,32-47" has a core.
-bool is_in_list(const std::string& list, int core) {
-  std::istringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) {
-    int first = -1, last = -1;
-    const int read = std::sscanf(part.c_str(), "%d-%d", &first, &last);
-    if (read >= 1 && core >= first && core <= (read == 2 ? last : first)) return true;
-  }
-  return false;
+/// The first line of a file of the system; "" where it cannot be read.
+std::string first_line(const path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
 }
 
 }  // namespace
@@ -97,18 +95,54 @@ std::string describe_cores(const std::vector<int>& cores) {
   return text;
 }
 
-std::vector<std::vector<int>> cores_by_node(const std::vector<int>& cores, const std::filesystem::path& root) {
+std::vector<int> cores_in_list(const std::string& list) {
+  constexpr int most = 1 << 16;
+  std::vector<int> cores;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) {
+    int first = -1, last = -1, end = 0;
+    if (std::sscanf(part.c_str(), " %d%n-%d%n", &first, &end, &last, &end) < 2) last = first;
+    if (first < 0 || last < first || last >= most || static_cast<std::size_t>(end) != part.size()) return {};
+    for (int core = first; core <= last; ++core) cores.push_back(core);
+  }
+  std::sort(cores.begin(), cores.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
+  return cores;
+}
+
+std::vector<int> online_cores(const path& root) {
+  return cores_in_list(first_line(root / "sys/devices/system/cpu/online"));
+}
+
+std::vector<NumaNode> numa_nodes(const path& root) {
+  std::vector<NumaNode> nodes;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "sys/devices/system/node", absent)) {
+    const std::string name = entry.path().filename();
+    int number = -1, end = 0;
+    if (std::sscanf(name.c_str(), "node%d%n", &number, &end) == 1 && number >= 0 &&
+        static_cast<std::size_t>(end) == name.size())
+      nodes.push_back({number, cores_in_list(first_line(entry.path() / "cpulist"))});
+  }
+  std::ranges::sort(nodes, {}, &NumaNode::number);
+  return nodes;
+}
+
+int numa_node_of_gpu(const std::string& address, const path& root) {
+  const path device = root / "sys/bus/pci/devices" / address;
+  // The emulated GPU has an address too, at which there may be anything.
+  if (address.empty() || first_line(device / "vendor") != "0x10de") return -1;
+  const std::string text = first_line(device / "numa_node");
+  return text.empty() || text.find_first_not_of("0123456789") != text.npos || text.size() > 6 ? -1 : std::stoi(text);
+}
+
+std::vector<std::vector<int>> cores_by_node(const std::vector<int>& cores, const path& root) {
   std::vector<std::vector<int>> nodes;
   std::size_t placed = 0;
-  std::error_code absent;
-  const std::filesystem::path folder = root / "sys/devices/system/node";
-  for (int node = 0; std::filesystem::exists(folder / join_text("node", node), absent); ++node) {
-    std::ifstream list(folder / join_text("node", node) / "cpulist");
-    std::string text;
-    std::getline(list, text);
+  for (const NumaNode& node : numa_nodes(root)) {
     std::vector<int> of_node;
-    for (const int core : cores)
-      if (is_in_list(text, core)) of_node.push_back(core);
+    std::ranges::copy_if(cores, std::back_inserter(of_node),
+                         [&](int core) { return std::ranges::binary_search(node.cores, core); });
     placed += of_node.size();
     if (!of_node.empty()) nodes.push_back(std::move(of_node));
   }

@@ -25,6 +25,21 @@ HEARTH_API std::vector<int> allowed_cores();
 /// "0-3, 8".
 HEARTH_API std::string describe_cores(const std::vector<int>& cores);
 
+/// The numbers in a list as the kernel writes it, "0-3,8", and as describe_cores() does; none of one that is not
+/// understood.
+HEARTH_API std::vector<int> cores_in_list(const std::string& list);
+/// The cores that are online, whatever the mask is; empty where the system does not tell.
+HEARTH_API std::vector<int> online_cores(const std::filesystem::path& root = "/");
+
+struct NumaNode {
+  int number = 0;
+  std::vector<int> cores{};  ///< ascending; none of a node that is memory only
+};
+/// All of the machine, ascending; none where the system does not tell of nodes.
+HEARTH_API std::vector<NumaNode> numa_nodes(const std::filesystem::path& root = "/");
+/// The node that an NVIDIA GPU is at, by its address on the bus ("0000:3d:00.0"); -1 where the system does not tell.
+HEARTH_API int numa_node_of_gpu(const std::string& address, const std::filesystem::path& root = "/");
+
 /// Those of `cores` on each NUMA node of the machine that has some, ascending; all in one where the system does not
 /// tell of nodes.
 HEARTH_API std::vector<std::vector<int>> cores_by_node(const std::vector<int>& cores,
@@ -32,7 +47,8 @@ HEARTH_API std::vector<std::vector<int>> cores_by_node(const std::vector<int>& c
 /// Where rank `rank` of `size` local ranks runs: the cores of its node, neighbouring ranks on the same; empty, which is
 /// anywhere, where there is one node or fewer ranks than nodes.
 HEARTH_API std::vector<int> cores_of_rank(const std::vector<std::vector<int>>& nodes, int rank, int size);
-/// Lets the calling thread, and those that it starts, run on these cores only. A refusal leaves it where it is.
+/// Lets the calling thread, and those that it starts from then on, run on these cores only. A refusal leaves it where
+/// it is.
 HEARTH_API void run_on_cores(const std::vector<int>& cores) noexcept;
 
 /// Where OpenMP binds: lets the calling thread, which is none of OpenMP's, run on all of them.

@@ -9,6 +9,7 @@
 #include "core/cuda/emulation.h"
 #include "core/cuda/error.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/nvml/bus_address.h"
 
 namespace hearth::cuda {
 namespace {
@@ -183,6 +184,16 @@ DeviceInfo device_info(Device device) {
           version_text(runtime),
           unsupported,
           uuid_text(found.uuid)};
+}
+
+std::string bus_address(Device device) {
+  require_there(device);
+  std::array<char, 32> text{};
+  HEARTH_TRY(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device.index));
+  std::string address = text.data();
+  for (char& digit : address)
+    if (digit >= 'A' && digit <= 'F') digit = static_cast<char>(digit - 'A' + 'a');
+  return address;
 }
 
 unsigned* arrival_counters(Stream& stream) { return state_of(stream.device()).arrivals; }

@@ -27,6 +27,15 @@ class MadeUpMachine {
     std::filesystem::create_directories(root_ / "sys/bus/pci/devices");
     std::filesystem::create_directory_symlink(root_ / folder, root_ / "sys/bus/pci/devices" / folder.filename());
   }
+  /// Of cores as the kernel lists them, "0-31,64-95"; without any it is of memory only.
+  void numa_node(int number, const std::string& cores) {
+    write("sys/devices/system/node/node" + std::to_string(number) + "/cpulist", cores);
+  }
+  void online(const std::string& cores) { write("sys/devices/system/cpu/online", cores); }
+  /// An NVIDIA GPU below a port of its own.
+  void gpu_at(const std::string& address, int node) {
+    pci("pci" + address.substr(0, 7) + "/" + address.substr(0, 7) + ":00.0/" + address, node, "0x030200", "0x10de");
+  }
   void device_of(const std::filesystem::path& folder, const std::string& path) {
     if (!path.empty())
       std::filesystem::create_directory_symlink(root_ / "sys/devices" / path, root_ / folder / "device");

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <ostream>
+#include <random>
 
 #include "core/error.h"
 #include "dist/nccl_log/kept_log.h"
@@ -305,6 +306,26 @@ TEST_P(NcclChoice, IsCheckedLineByLine) {
 
 INSTANTIATE_TEST_SUITE_P(Logs, NcclChoice, testing::ValuesIn(cases),
                          [](const auto& of) { return std::string(of.param.name); });
+
+TEST(NcclLog, AnyBytesAreRead) {
+  std::string all;
+  for (const Case& of : cases) all += of.log;
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    std::string text = all;
+    for (int changes = 0; changes < 200; ++changes) {
+      const std::size_t at = random() % text.size();
+      if (changes % 2 == 0)
+        text[at] = static_cast<char>(random());
+      else
+        text.erase(at, random() % 12);
+    }
+    const NcclLog log = read_nccl_log(text);
+    EXPECT_NO_THROW((void)nccl_checks(log, {}, "alpha"));
+    EXPECT_LE(log.ranks.size(), std::size_t{64});
+    EXPECT_LE(nccl_lines_of_interest(text).size(), text.size() + 1);
+  }
+}
 
 class KeptLog : public testing::Test {
  protected:

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "dist/process_group.h"
+#include "train/cli/near_device.h"
 
 namespace hearth::train {
 namespace {
@@ -18,6 +19,7 @@ std::unique_ptr<Collective> on_devices(std::unique_ptr<Collective> host, RunConf
   const bool wanted = config.dist.backend == DistBackend::nccl, never = config.device == "cpu";
   const Device device = device_of_rank(config.device, local_rank);
   config.device = name_of(device);
+  move_near(device);
   if (!wanted && (config.dist.backend == DistBackend::tcp || never)) return host;
   const std::string why = dist::why_no_nccl(*host, device);
   HEARTH_CHECK(ConfigError, !wanted || why.empty(), "/dist/backend: nccl: ", why);

@@ -21,6 +21,7 @@
 #include "dist/control.h"
 #include "dist/frame.h"
 #include "train/cli/commands.h"
+#include "train/cli/near_device.h"
 
 namespace hearth::train {
 namespace {
@@ -122,6 +123,7 @@ class Launch {
     const int each = std::max(1, cpu::threads() / size_);
     const std::string threads = std::to_string(each), places = cpu::openmp_binds() ? places_of(rank, each) : "";
     const std::vector<int> cores = places.empty() ? cpu::cores_of_rank(nodes_, rank, size_) : std::vector<int>();
+    const std::string all_cores = cpu::describe_cores(cpu::allowed_cores());
     const pid_t launcher = getpid(), pid = fork();
     if (pid < 0) {
       const int error = errno;
@@ -139,6 +141,8 @@ class Launch {
       setenv("HEARTH_THREADS", threads.c_str(), 0);
       // Memory lies where it is first written to: on the node of the rank's threads.
       cpu::run_on_cores(cores);
+      // A rank with a GPU takes those of the GPU's node instead.
+      if (places.empty()) setenv(cores_of_launch, all_cores.c_str(), 1);
       if (!places.empty()) setenv("OMP_PLACES", places.c_str(), 1), setenv("OMP_PROC_BIND", "close", 1);
       pthread_sigmask(SIG_SETMASK, &mask, nullptr);
       execv("/proc/self/exe", arguments.data());

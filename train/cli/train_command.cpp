@@ -17,6 +17,7 @@
 #include "train/checkpoint/trained_weights.h"
 #include "train/cli/commands.h"
 #include "train/cli/join_group.h"
+#include "train/cli/near_device.h"
 #include "train/memory/step_memory.h"
 #include "train/report/precision_report.h"
 #include "train/signals.h"
@@ -221,6 +222,7 @@ int train_command(const Arguments& arguments) {
   refuse_unused_batch_size(loaded.config);
   std::string ranks;
   const std::unique_ptr<Collective> group = join_group(loaded.config, ranks);
+  if (group == nullptr) move_near(device_of_run(loaded.config.device));
   if (group == nullptr || group->rank() == 0)
     for (const std::string& hint : loaded.hints) print_line("warning   ", hint);
   try {

@@ -40,6 +40,46 @@ TEST_F(NumaCores, AreThoseOfTheMaskByNode) {
   EXPECT_EQ(nodes(all), (Nodes{all})) << "a list that is not understood";
 }
 
+TEST_F(NumaCores, OfAMachineAreInOrderOfTheNumbers) {
+  EXPECT_TRUE(numa_nodes(folder_.path()).empty());
+  node(10, "4-7");
+  node(8, "0-3");
+  node(252, "");
+  std::filesystem::create_directories(std::filesystem::path(folder_.path()) / "sys/devices/system/node/node1x");
+  const std::vector<NumaNode> all = numa_nodes(folder_.path());
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].number, 8);
+  EXPECT_EQ(all[0].cores, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(all[1].number, 10);
+  EXPECT_EQ(all[2].number, 252);
+  EXPECT_TRUE(all[2].cores.empty());
+  EXPECT_EQ(nodes({2, 3, 4}), (Nodes{{2, 3}, {4}}));
+}
+
+TEST(Cores, AreReadFromLists) {
+  EXPECT_EQ(cores_in_list("0-2,8"), (std::vector<int>{0, 1, 2, 8}));
+  EXPECT_EQ(cores_in_list("8, 0-1"), (std::vector<int>{0, 1, 8}));
+  EXPECT_EQ(cores_in_list(describe_cores({3, 4, 5, 9})), (std::vector<int>{3, 4, 5, 9}));
+  for (const char* odd : {"", "x", "1-", "3-1", "-1", "1,x", "0-99999999", "1 2", "1-2-3"})
+    EXPECT_TRUE(cores_in_list(odd).empty()) << odd;
+}
+
+TEST_F(NumaCores, OfAGpuAreThoseOfItsNode) {
+  const auto device = [&](const std::string& address, const std::string& vendor, const std::string& node) {
+    const std::filesystem::path folder = std::filesystem::path(folder_.path()) / "sys/bus/pci/devices" / address;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "vendor") << vendor << "\n";
+    std::ofstream(folder / "numa_node") << node << "\n";
+  };
+  device("0000:3d:00.0", "0x10de", "1");
+  device("0000:3e:00.0", "0x10de", "-1");
+  device("0000:3f:00.0", "0x15b3", "1");
+  device("0000:40:00.0", "0x10de", "one");
+  EXPECT_EQ(numa_node_of_gpu("0000:3d:00.0", folder_.path()), 1);
+  for (const char* address : {"0000:3e:00.0", "0000:3f:00.0", "0000:40:00.0", "0000:41:00.0", ""})
+    EXPECT_EQ(numa_node_of_gpu(address, folder_.path()), -1) << address;
+}
+
 TEST_F(NumaCores, NeighbouringRanksShareANode) {
   const Nodes two{{0, 1}, {2, 3}};
   EXPECT_EQ(cores_of_rank(two, 0, 4), two[0]);
