@@ -16,6 +16,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_set.h"
 #include "train/checkpoint/run_info.h"
+#include "train/checkpoint/run_topology.h"
 #include "train/memory/step_memory.h"
 #include "train/plan/run_peak.h"
 #include "train/profile/trace/traced_steps.h"
@@ -142,8 +143,9 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     // The machine's threads are those of the run.
     const SwitchScope switches(session_.switches());
     if (folder_.writes())
-      info.write(status, metrics, profile, bad_samples_to_json(session_.data, most_bad_samples), cost);
+      info.write(status, {metrics, profile, bad_samples_to_json(session_.data, most_bad_samples), cost, topology_});
   };
+  topology_ = run_topology(session_.ranks->group(), session_.device(), session_.ranks->alone());
   write_info("running", Json::object(), cost_before);
   if (!session_.ranks->alone())
     require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
@@ -221,6 +223,7 @@ void Trainer::take_steps() {
   loader.on_stuck([this](const std::string& text) { progress_.line("warning: " + text); });
   while (!session_.at_end() && stop_signal() == 0) {
     advance(loader);
+    tell_of_connections();
     if (!session_.ranks->wants_checkpoint()) continue;
     save_checkpoint();
     progress_.line(join_text("checkpoint at step ", position.step, ", as a signal asked"));

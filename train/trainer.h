@@ -86,6 +86,9 @@ class HEARTH_API Trainer {
   void tell_of_input();
   /// Says why the device is slow, or sick, or not read; on other ranks than 0 too.
   void tell_of_device();
+  /// Once, after a step, which all connections are made by: takes what NCCL chose into the topology, and warns where it
+  /// could do better.
+  void tell_of_connections();
   struct Evaluation {
     Meter meter;
     std::string text;  ///< of it, in a line
@@ -143,6 +146,8 @@ class HEARTH_API Trainer {
   DevicePeak peak_;  ///< for products in the run's type
   StragglerWatch stragglers_;
   RunProfile profile_;
+  Json topology_;  ///< of run.json
+  bool told_connections_ = false;
   std::unique_ptr<TracedSteps> traced_;  ///< from the first step on
   std::unique_ptr<LiveRun> live_;        ///< where this rank writes
   std::unique_ptr<LiveTrace> live_trace_;

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trainer tells of its steps: lines of metrics, progress, warnings, and the meters that other processes read.
+#include <string_view>
+#include <utility>
+
 #include "core/text_stream.h"
 #include "core/warning.h"
+#include "dist/agreement.h"
+#include "dist/nccl_log/kept_log.h"
 #include "train/attach/live_run.h"
 #include "train/attach/live_trace.h"
 #include "train/checkpoint/bad_samples.h"
+#include "train/checkpoint/run_topology.h"
 #include "train/report/trust_ratios.h"
 #include "train/step/captured_step.h"
 #include "train/trainer.h"
@@ -26,6 +32,26 @@ void Trainer::open_live_run() {
     if (captured_) captured_->record_anew();
   });
   publish_step();
+}
+
+void Trainer::tell_of_connections() {
+  Collective& group = session_.ranks->group();
+  if (std::exchange(told_connections_, true) || std::string_view(group.backend()) != "nccl") return;
+  const dist::KeptNcclLog kept = dist::kept_nccl_log();
+  const std::vector<std::string> of_ranks = dist::gather(group, dist::nccl_lines_of_interest(kept.text));
+  if (!folder_.writes()) return;
+  if (!kept.why_none.empty()) {
+    topology_.set("nccl", Json::object().set("why_unknown", kept.why_none));
+    return;
+  }
+  std::string text;
+  for (const std::string& lines : of_ranks) text += lines;
+  const dist::NcclLog log = dist::read_nccl_log(text);
+  const std::vector<dist::Check> checks = dist::nccl_checks(log, dist::look_at_network(), dist::nccl_host());
+  topology_.set("nccl", to_json(log, checks));
+  for (const dist::Check& check : checks)
+    if (check.state == dist::CheckState::wrong)
+      progress_.line(join_text("warning: NCCL: ", check.name, ": ", check.finding, "; ", check.remedy));
 }
 
 void Trainer::publish_step() {

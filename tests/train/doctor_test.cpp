@@ -101,5 +101,45 @@ TEST_F(Cli, doctor_tells_of_the_network) {
     EXPECT_PRED2(contains, "\n" + text.out, line);
 }
 
+TEST_F(Cli, doctor_reads_logs_of_nccl) {
+  const auto link = [](int from, int to, const char* end) {
+    return join_text("host", end[2] == 's' ? from : to, ":1:2 [0] NCCL INFO Channel 00/0 : ", from, "[0] -> ", to,
+                     "[0]", end, "via NET/IB/0/GDRDMA\n");
+  };
+  const auto log = [&](int rank, const std::string& links) {
+    return join_text("host", rank, ":1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.5<0>\n",
+                     links, "host", rank,
+                     ":1:2 [0] NCCL INFO 4 coll channels, 4 p2p channels, 2 p2p channels per peer\n", "host", rank,
+                     ":1:2 [0] NCCL INFO comm 0x1 rank ", rank, " nranks 2 cudaDev 0 busId 3d000 - Init COMPLETE\n");
+  };
+  write("rank0.log", log(0, link(0, 1, " [send] ") + link(1, 0, " [receive] ")));
+  write("rank1.log", log(1, link(1, 0, " [send] ") + link(0, 1, " [receive] ")));
+  write("none.log", "all is well\n");
+  const std::vector<std::string> words{"doctor",          "--network",  "--nccl-log",
+                                       path("rank0.log"), "--nccl-log", path("rank1.log")};
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  const ProgramResult result = hearth(as_json), text = hearth(words);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_json(result.out, "stdout"), &nccl = report.at("nccl_log");
+  EXPECT_EQ(nccl.at("ranks").as_integer(), 2);
+  EXPECT_EQ(nccl.at("channels").as_integer(), 4);
+  EXPECT_EQ(nccl.at("hosts").size(), 2U);
+  ASSERT_EQ(nccl.at("connections").size(), 1U) << to_text(nccl);
+  EXPECT_EQ(to_text(nccl.at("connections").at(0)), R"({"by":"NET/IB","gpu_direct":true,"pairs":2})");
+  ASSERT_EQ(nccl.at("links").size(), 2U);
+  EXPECT_EQ(to_text(nccl.at("links").at(0)), R"({"from":0,"to":1,"by":"NET/IB","gpu_direct":true,"channels":1})");
+  for (const Json& check : nccl.at("checks").items()) EXPECT_EQ(check.at("state").as_string(), "ok") << to_text(check);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  for (const char* line : {"\nNCCL chose    2 of 2 ranks, 4 channels\n", "  NET/IB, GPUDirect: 2 pairs of ranks\n",
+                           "\nNCCL chose    between hosts ok: NET/IB by mlx5_0\n"})
+    EXPECT_PRED2(contains, text.out, line);
+
+  const ProgramResult other = hearth({"doctor", "--network", "--nccl-log", path("none.log")});
+  EXPECT_EQ(other.exit_code, 3);
+  EXPECT_PRED2(contains, other.err, "has no line \"NCCL INFO\"; NCCL writes them with NCCL_DEBUG=INFO");
+  EXPECT_EQ(hearth({"doctor", "--nccl-log", path("rank0.log")}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace hearth::train::doctor_test

@@ -9,6 +9,8 @@
 #include <future>
 #include <thread>
 
+#include "core/cpu/cores.h"
+#include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "tests/dist/groups.h"
@@ -46,9 +48,9 @@ class Launched : public testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return run(words);
   }
+  Json info_of(const std::string& out) const { return read_json(folder_ / (out + "/run.json")); }
   std::string weights(const std::string& out) const {
-    std::ifstream file(folder_ / (out + "/run.json"));
-    const Json info = parse_json(std::string(std::istreambuf_iterator<char>(file), {}), "run.json");
+    const Json info = info_of(out);
     EXPECT_EQ(info.at("status").as_string(), "finished");
     return info.at("metrics").at("weights_sha256").as_string();
   }
@@ -171,13 +173,26 @@ TEST_F(Launched, ASignalStopsAllRanksAfterACheckpoint) {
     wait_for_checkpoint("out");
     // To one rank only: the others hear of it.
     const std::vector<pid_t> ranks = ranks_of("out");
-    if (!ranks.empty()) kill(ranks.back(), SIGTERM);
+    if (ranks.empty()) return std::string();
+    std::ifstream file(join_text("/proc/", ranks.back(), "/environ"));
+    const std::string environment(std::istreambuf_iterator<char>(file), {});
+    kill(ranks.back(), SIGTERM);
+    return environment;
   });
   const ProgramResult result = launch("2", "out", {"--set", "train.steps=100000"});
-  stopped.get();
+  const std::string environment = stopped.get(), cores = cpu::describe_cores(cpu::allowed_cores());
+  if (!cpu::openmp_binds()) {
+    EXPECT_PRED2(contains, environment, "HEARTH_LAUNCH_CORES=" + cores);
+  }
   EXPECT_EQ(result.exit_code, 143) << result.err;
   EXPECT_TRUE(contains(result.err, "stopped by signal 15 after step ")) << result.err;
   EXPECT_FALSE(contains(result.err, "error")) << result.err;
+  const Json topology = info_of("out").at("topology");
+  EXPECT_EQ(topology.at("backend").as_string(), "shared memory");
+  ASSERT_EQ(topology.at("ranks").size(), 2U);
+  EXPECT_EQ(topology.at("ranks").at(1).at("rank").as_integer(), 1);
+  EXPECT_NE(topology.at("ranks").at(1).at("cores").as_string(), "");
+  EXPECT_EQ(topology.find("nccl"), nullptr);
 }
 
 // The server is the launcher's, which reads no configuration.

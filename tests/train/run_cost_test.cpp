@@ -35,10 +35,10 @@ TEST(RunCost, StaysInTheRunsFolder) {
   const std::string path = (folder / "run.json").string();
   EXPECT_TRUE(cost_in(path).is_null()) << "there is no run yet";
   const RunInfo info(path, {"a", 0, "cpu", "train"});
-  info.write("running", Json::object());
+  info.write("running");
   EXPECT_TRUE(cost_in(path).is_null());
   const Json cost = run_cost({}, 3600, {{}}, 2.0);
-  info.write("finished", Json::object(), {}, {}, cost);
+  info.write("finished", {.cost = cost});
   EXPECT_EQ(cost_in(path), cost);
 }
 

@@ -68,9 +68,9 @@ TEST(RunInfo, says_what_ran_and_how_it_ended) {
   const test::TempDir folder;
   const std::string path = folder / "run.json";
   const RunInfo info(path, {"digits", 7, "cpu", "hearth train digits.json"});
-  info.write("running", Json::object());
+  info.write("running");
   EXPECT_EQ(read_json(path).at("status").as_string(), "running");
-  info.write("finished", Json::object().set("accuracy", 0.5));
+  info.write("finished", {.metrics = Json::object().set("accuracy", 0.5)});
   const Json written = read_json(path);
   EXPECT_EQ(written.at("status").as_string(), "finished");
   EXPECT_EQ(written.at("name").as_string(), "digits");

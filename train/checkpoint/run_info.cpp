@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "core/build.h"
 #include "core/cpu/cores.h"
@@ -129,8 +130,7 @@ RunInfo::RunInfo(std::string path, RunFacts facts)
 
 double RunInfo::seconds() const { return std::chrono::duration<double>(Clock::now() - clock_start_).count(); }
 
-void RunInfo::write(const std::string& status, const Json& metrics, const Json& profile, const Json& bad_samples,
-                    const Json& cost) const {
+void RunInfo::write(const std::string& status, const RunOutcome& outcome) const {
   Json info = Json::object();
   info.set("name", facts_.name)
       .set("status", status)
@@ -143,10 +143,12 @@ void RunInfo::write(const std::string& status, const Json& metrics, const Json& 
       .set("git", git_revision("."))
       .set("versions", software_versions())
       .set("machine", machine_facts())
-      .set("metrics", metrics);
-  if (profile.is_object()) info.set("profile", profile);
-  if (bad_samples.is_object()) info.set("bad_samples", bad_samples);
-  if (cost.is_object()) info.set("cost", cost);
+      .set("metrics", outcome.metrics);
+  for (const auto& [key, value] : {std::pair("profile", &outcome.profile),
+                                   {"bad_samples", &outcome.bad_samples},
+                                   {"cost", &outcome.cost},
+                                   {"topology", &outcome.topology}})
+    if (value->is_object()) info.set(key, *value);
   write_file_synced(path_, to_text(info, 2) + "\n");
 }
 

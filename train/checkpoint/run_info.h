@@ -17,14 +17,21 @@ struct RunFacts {
   std::string command_line;
 };
 
+/// What it came to so far; null is left out.
+struct RunOutcome {
+  Json metrics = Json::object();  ///< the latest
+  Json profile{};                 ///< where time and memory went
+  Json bad_samples{};             ///< which were passed over
+  Json cost{};                    ///< with the processes before this one
+  Json topology{};                ///< see run_topology()
+};
+
 class RunInfo {
  public:
   RunInfo(std::string path, RunFacts facts);
-  /// Replaces the file. `status` is running, finished, stopped or failed; `metrics` are the latest ones; `profile` is
-  /// where time and memory went, `bad_samples` which samples were passed over, and `cost` what the run has cost with
-  /// the processes before this one. "seconds" counts from the construction of this object.
-  void write(const std::string& status, const Json& metrics, const Json& profile = {}, const Json& bad_samples = {},
-             const Json& cost = {}) const;
+  /// Replaces the file. `status` is running, finished, stopped or failed. "seconds" counts from the construction of
+  /// this object.
+  void write(const std::string& status, const RunOutcome& outcome = {}) const;
   /// Since the construction.
   double seconds() const;
 

@@ -139,9 +139,10 @@ namespace {
 
 int doctor_command(const Arguments& arguments) {
   if (arguments.has("--network")) {
-    print_network(dist::look_at_network(), arguments.has("--json"));
+    print_network(dist::look_at_network(), arguments.values("--nccl-log"), arguments.has("--json"));
     return 0;
   }
+  HEARTH_CHECK(UsageError, !arguments.has("--nccl-log"), "doctor: --nccl-log is that of --network; say both");
   if (arguments.has("--speed")) return doctor_speed(arguments);
   HEARTH_CHECK(UsageError, !arguments.has("--device"), "doctor: --device is that of --speed; say both");
   const Json cpu = described_cpu();
@@ -198,6 +199,8 @@ CommandSpec doctor_spec() {
         "folder for caches"},
        {"--device", "DEVICE", "with --speed: cpu or cuda; auto without"},
        {"--network", "", "tell of interfaces, RDMA devices, what NCCL would choose, and what to change, instead"},
+       {"--nccl-log", "FILE",
+        "with --network: tell what NCCL chose, by its log of NCCL_DEBUG=INFO; for several ranks, one file or several"},
        {"--json", "", "print as JSON on stdout"}},
       doctor_command};
 }

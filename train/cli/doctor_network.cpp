@@ -3,10 +3,12 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "core/io/file.h"
 #include "core/io/json_text.h"
 #include "dist/gpu_paths.h"
 #include "dist/nccl/library.h"
 #include "dist/process_group.h"
+#include "train/checkpoint/run_topology.h"
 #include "train/cli/doctor.h"
 
 namespace hearth::train {
@@ -37,28 +39,23 @@ Json distances_of(const dist::Network& network) {
   return distances;
 }
 
-std::vector<dist::GpuPath> paths_of(const dist::Network& network) {
-  std::vector<std::string> gpus;
-  for (const dist::PciGpu& gpu : network.gpus) gpus.push_back(gpu.name);
-  return dist::gpu_paths(network, gpus.empty() ? std::vector<cuda::NvLink>() : cuda::nv_links(gpus));
-}
-
 Json json_of_gpu_paths(const dist::Network& network) {
   Json paths = Json::array();
-  for (const dist::GpuPath& path : paths_of(network))
+  for (const dist::GpuPath& path : dist::gpu_paths(network))
     paths.push_back(Json::object().set("from", path.from).set("to", path.to).set("path", path.path));
   return paths;
 }
 
-Json json_of_gpu_direct(const dist::Network& network) {
-  Json checks = Json::array();
-  for (const dist::Check& check : dist::gpu_direct_checks(network))
-    checks.push_back(Json::object()
-                         .set("name", check.name)
-                         .set("state", dist::name_of(check.state))
-                         .set("finding", check.finding)
-                         .set("remedy", check.remedy));
-  return checks;
+/// Of logs as one text; null without a log.
+Json json_of_logs(const std::vector<std::string>& paths, const dist::Network& network) {
+  if (paths.empty()) return {};
+  std::string text;
+  for (const std::string& path : paths) text += read_text(path, {std::uint64_t{1} << 30, "logs of NCCL"}) + "\n";
+  HEARTH_CHECK(FileError, text.find("NCCL INFO ") != text.npos, paths.front(),
+               paths.size() > 1 ? " and the others have" : " has",
+               " no line \"NCCL INFO\"; NCCL writes them with NCCL_DEBUG=INFO, into NCCL_DEBUG_FILE if that is set");
+  const dist::NcclLog log = dist::read_nccl_log(text);
+  return to_json(log, dist::nccl_checks(log, network, dist::nccl_host()));
 }
 
 Json json_of_nccl(const dist::Network& network) {
@@ -75,7 +72,7 @@ Json json_of_nccl(const dist::Network& network) {
       .set("interfaces", names_of(dist::nccl_interfaces(network)));
 }
 
-Json json_of(const dist::Network& network) {
+Json json_of(const dist::Network& network, const std::vector<std::string>& nccl_logs) {
   Json interfaces = Json::array(), rdma = Json::array(), gpus = Json::array(), advice = Json::array();
   for (const dist::NetworkInterface& one : network.interfaces)
     interfaces.push_back(Json::object()
@@ -97,17 +94,19 @@ Json json_of(const dist::Network& network) {
   for (const dist::NetworkAdvice& one : dist::network_advice(network))
     advice.push_back(Json::object().set("setting", one.setting).set("why", one.why));
   const std::int64_t shared = network.shared_memory_bytes;
-  return Json::object()
-      .set("interfaces", interfaces)
-      .set("rdma", rdma)
-      .set("gpus", gpus)
-      .set("numa_nodes", network.numa_nodes)
-      .set("distances", distances_of(network))
-      .set("gpu_paths", json_of_gpu_paths(network))
-      .set("gpu_direct", json_of_gpu_direct(network))
-      .set("shared_memory_mb", shared < 0 ? Json() : Json(shared >> 20))
-      .set("nccl", json_of_nccl(network))
-      .set("advice", advice);
+  Json report = Json::object()
+                    .set("interfaces", interfaces)
+                    .set("rdma", rdma)
+                    .set("gpus", gpus)
+                    .set("numa_nodes", network.numa_nodes)
+                    .set("distances", distances_of(network))
+                    .set("gpu_paths", json_of_gpu_paths(network))
+                    .set("gpu_direct", to_json(dist::gpu_direct_checks(network)))
+                    .set("shared_memory_mb", shared < 0 ? Json() : Json(shared >> 20))
+                    .set("nccl", json_of_nccl(network))
+                    .set("advice", advice);
+  if (const Json log = json_of_logs(nccl_logs, network); !log.is_null()) report.set("nccl_log", log);
+  return report;
 }
 
 std::string listed(const Json& names, const std::string& none) {
@@ -132,12 +131,34 @@ void print_devices(const dist::Network& network) {
   print_line("NUMA", join_text(network.numa_nodes, network.numa_nodes == 1 ? " node" : " nodes"));
 }
 
-void print_gpu_direct(const Json& checks) {
+void print_checks(const char* of, const Json& checks) {
   for (const Json& check : checks.items()) {
     const std::string remedy = check.at("remedy").as_string();
-    print_line("GPUDirect", join_text(check.at("name").as_string(), " ", check.at("state").as_string(), ": ",
-                                      check.at("finding").as_string(), remedy.empty() ? "" : "; " + remedy));
+    print_line(of, join_text(check.at("name").as_string(), " ", check.at("state").as_string(), ": ",
+                             check.at("finding").as_string(), remedy.empty() ? "" : "; " + remedy));
   }
+}
+
+void print_nccl_log(const Json& log) {
+  const auto number = [&](const char* key, const char* what) {
+    const Json* const value = log.find(key);
+    return value == nullptr ? "" : join_text(", ", value->as_integer(), what);
+  };
+  const Json *const version = log.find("version"), *const connected = log.find("connected");
+  print_line("NCCL chose", join_text(version == nullptr ? "" : version->as_string() + ", ",
+                                     log.at("ranks").as_integer(), " of ", log.at("size").as_integer(), " ranks",
+                                     number("channels", " channels"), number("nvls_channels", " for NVLS"),
+                                     connected == nullptr ? "" : ", " + listed(*connected, "")));
+  if (const Json* const connections = log.find("connections"))
+    for (const Json& kind : connections->items()) {
+      const Json* const direct = kind.find("gpu_direct");
+      print_line(
+          "", join_text(kind.at("by").as_string(), direct != nullptr && direct->as_boolean() ? ", GPUDirect" : "", ": ",
+                        kind.at("pairs").as_integer(), " pairs of ranks"));
+    }
+  print_checks("NCCL chose", log.at("checks"));
+  if (const Json* const warnings = log.find("warnings"))
+    for (const Json& warning : warnings->items()) print_line("NCCL warned", warning.as_string());
 }
 
 void print_nccl(const Json& nccl) {
@@ -155,8 +176,8 @@ void print_nccl(const Json& nccl) {
 
 }  // namespace
 
-void print_network(const dist::Network& network, bool as_json) {
-  const Json report = json_of(network);
+void print_network(const dist::Network& network, const std::vector<std::string>& nccl_logs, bool as_json) {
+  const Json report = json_of(network, nccl_logs);
   if (as_json) {
     std::cout << to_text(report) << "\n";
     return;
@@ -167,9 +188,10 @@ void print_network(const dist::Network& network, bool as_json) {
       print_line(by, path.at("from").as_string() + " to " + path.at("to").as_string());
   for (const Json& one : report.at("distances").items())
     print_line(one.at("distance").as_string(), one.at("gpu").as_string() + " to " + one.at("to").as_string());
-  print_gpu_direct(report.at("gpu_direct"));
+  print_checks("GPUDirect", report.at("gpu_direct"));
   print_line("TCP", "takes the interface by which rank 0 (MASTER_ADDR) is reached");
   print_nccl(report.at("nccl"));
+  if (const Json* const log = report.find("nccl_log")) print_nccl_log(*log);
   const Json& shared = report.at("shared_memory_mb");
   print_line("/dev/shm", shared.is_null() ? "absent" : to_text(shared) + " MB");
   for (const Json& one : report.at("advice").items())

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "dist/nccl_log/kept_log.h"
 #include "dist/process_group.h"
 #include "train/cli/near_device.h"
 
@@ -39,6 +40,9 @@ std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
       "/dist/backend: it names one, but nothing says which rank this process is; start the run by hearth launch -n N "
       "-- train ..., torchrun, mpirun or srun");
   if (!placement) return nullptr;
+  // Before there are threads that might read the environment meanwhile.
+  if (options.backend != DistBackend::tcp && config.device != "cpu" && device_count(DeviceType::cuda) > 0)
+    dist::keep_nccl_log();
   // Rank 0 tells the user; of rank 0, which cannot, rank 1 does.
   const auto warn = [rank = placement->rank](const std::string& warning) {
     if (rank == 0 || (rank == 1 && warning.starts_with("rank 0 "))) std::cerr << join_text("warning   ", warning, "\n");

@@ -19,6 +19,8 @@ struct Controls {
   std::array<std::atomic<int>, 16> async_error{};
   /// This rank's calls are refused, but for those that end something; -1 for none.
   std::atomic<int> refuses{-1};
+  /// What the log says that neighbouring ranks are connected by, if NCCL_DEBUG and NCCL_DEBUG_FILE ask for a log.
+  std::atomic<const char*> connection{"P2P/IPC"};
   std::atomic<int> version{0};  ///< what ncclGetVersion answers; 0: that of the header
 };
 

@@ -3,9 +3,11 @@
 // process, each with a thread of its own. Collectives run in the order of their streams, and in replays of what was
 // recorded. It checks Hearth's calls; of NVIDIA's library, its speed and its choice of algorithms it says nothing.
 #include <nccl.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -41,6 +43,7 @@ struct Everything {
   std::condition_variable changed;
   std::map<std::string, Rendezvous> rendezvous;
   std::set<ncclComm_t> alive;
+  std::set<const ncclComm*> connected;
   int next_id = 0;
 };
 Everything& everything() {
@@ -67,6 +70,31 @@ ncclResult_t refuse(ncclResult_t result, const char* text) {
   return result;
 }
 
+/// A line of the log, as NCCL writes it, if the environment asks for one into a file. The caller holds the mutex.
+void log_line(int device, const std::string& message) {
+  static std::FILE* file = nullptr;
+  const char *const level = std::getenv("NCCL_DEBUG"), *const name = std::getenv("NCCL_DEBUG_FILE");
+  if (file == nullptr && level != nullptr && std::string(level) == "INFO" && name != nullptr)
+    file = std::fopen(name, "w");
+  if (file == nullptr) return;
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  host[std::strcspn(host, ".")] = 0;
+  std::fprintf(file, "%s:%d:%d [%d] NCCL INFO %s\n", host, getpid(), getpid(), device, message.c_str());
+  std::fflush(file);
+}
+
+/// Connections are made at the first collective, as from NCCL 2.22 on.
+void log_connection(const ncclComm& comm) {
+  const std::lock_guard lock(everything().mutex);
+  if (!everything().connected.insert(&comm).second || comm.clique->size() < 2) return;
+  const int next = (comm.rank + 1) % comm.clique->size();
+  log_line(comm.device, "Channel 00/0 : " + std::to_string(comm.rank) + "[" + std::to_string(comm.rank) + "] -> " +
+                            std::to_string(next) + "[" + std::to_string(next) + "] via " +
+                            controls().connection.load());
+  log_line(comm.device, "Connected all rings, use ring PXN 0 GDR 1");
+}
+
 bool is_alive(ncclComm_t comm) {
   const std::lock_guard lock(everything().mutex);
   return everything().alive.count(comm) > 0;
@@ -82,6 +110,7 @@ bool is_on_device(const ncclComm& comm, const void* data, std::size_t bytes) {
 }
 
 ncclResult_t queue(const Pending& one) {
+  log_connection(*one.comm);
   switch (one.operation.kind) {
     case Kind::all_reduce:
       ++controls().all_reduces;
@@ -138,6 +167,7 @@ ncclResult_t let_go(ncclComm_t comm) {
   {
     const std::lock_guard lock(everything().mutex);
     if (everything().alive.erase(comm) == 0) return refuse(ncclInvalidArgument, "there is no such communicator");
+    everything().connected.erase(comm);
   }
   --controls().communicators;
   delete comm;
@@ -194,6 +224,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   if (here.one_device_twice) return refuse(ncclInvalidUsage, "two ranks have the same device");
   *comm = new ncclComm{here.clique, rank, device};
   all.alive.insert(*comm);
+  if (rank == 0) log_line(device, "=== System : maxBw 360.0 totalBw 360.0 ===");
+  if (rank == 0) log_line(device, "              + NVL[360.0] - NVS/0");
+  log_line(device, "Using network Socket");
+  log_line(device, "ncclCommInitRank comm 0x1 rank " + std::to_string(rank) + " nranks " + std::to_string(size) +
+                       " cudaDev " + std::to_string(device) + " nvmlDev " + std::to_string(device) +
+                       " busId 3d000 commId 0x1 - Init COMPLETE");
   ++controls().communicators;
   return ncclSuccess;
 }

@@ -25,6 +25,7 @@ void reset() {
   all.all_reduces = all.point_to_points = all.others = all.aborted = 0;
   for (std::atomic<int>& one : all.async_error) one = 0;
   all.refuses = -1;
+  all.connection = "P2P/IPC";
   all.version = 0;
 }
 

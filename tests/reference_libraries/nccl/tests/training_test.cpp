@@ -4,10 +4,14 @@
 #include <fstream>
 #include <mutex>
 #include <ostream>
+#include <sstream>
 
 #include "core/cuda/counters.h"
 #include "core/error.h"
+#include "core/io/json_text.h"
+#include "dist/nccl_log/kept_log.h"
 #include "tests/reference_libraries/nccl/tests/reference.h"
+#include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_dir.h"
 #include "train/step/captured_step.h"
@@ -201,6 +205,50 @@ TEST(CudaNcclReplays, AreThoseOfAllRanks) {
     return hash;
   };
   EXPECT_EQ(weights_of(true), weights_of(false));
+}
+
+TEST(CudaNcclChoice, IsInRunJsonAndWarnedOfWhereItIsWrong) {
+  const auto forget = [] {
+    for (const char* const name : {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"}) unsetenv(name);
+  };
+  forget();
+  const TempDir folder;
+  const std::string path = folder / "run.json";
+  std::ofstream(path) << R"({"device": "cuda", "model": )" << resnet << R"(, "data": )" << digits << R"(,
+      "optimizer": {"type": "sgd", "lr": 0.05}, "train": {"batch_size": 16, "steps": 2},
+      "log": {"tensorboard": false, "report": false}})";
+  const auto topology_and_console = [&](const std::string& name) {
+    std::ostringstream console;
+    run_ranks(2, [&](Collective& group) {
+      train::LoadedConfig loaded = train::load_config(path, {});
+      loaded.config.device = name_of(gpu(group.rank()));
+      train::Session session(std::move(loaded), &group);
+      train::RunFolder run_folder(folder / name, group.rank() == 0);
+      std::ostream nowhere(nullptr);
+      train::Progress progress(group.rank() == 0 ? console : nowhere, false);
+      (void)train::Trainer(session, run_folder, progress).run("test");
+    });
+    return std::pair(read_json(folder / (name + "/run.json")).at("topology"), console.str());
+  };
+  EXPECT_PRED2(contains, topology_and_console("unknown").first.at("nccl").at("why_unknown").as_string(), "NCCL");
+  dist::keep_nccl_log({.files = {}});
+  controls().connection = "SHM/direct/direct";
+  const auto [topology, console] = topology_and_console("known");
+  controls().connection = "P2P/IPC";
+  forget();
+  EXPECT_EQ(topology.at("backend").as_string(), "nccl");
+  EXPECT_EQ(topology.at("ranks").size(), 2U);
+  EXPECT_EQ(topology.at("ranks").at(1).at("device").as_string(), "cuda:1");
+  const Json& nccl = topology.at("nccl");
+  EXPECT_EQ(nccl.at("ranks").as_integer(), 2);
+  EXPECT_EQ(nccl.at("between_hosts").as_string(), "Socket");
+  ASSERT_EQ(nccl.at("connections").size(), 1U);
+  EXPECT_EQ(nccl.at("connections").at(0).at("by").as_string(), "SHM");
+  EXPECT_EQ(nccl.at("connections").at(0).at("pairs").as_integer(), 2);
+  const std::string warning = "warning: NCCL: GPU to GPU: rank ";
+  ASSERT_PRED2(contains, console, warning);
+  EXPECT_PRED2(contains, console, "and the GPUs of this host have NVLinks; give each rank all GPUs");
+  EXPECT_EQ(console.find(warning), console.rfind(warning)) << "once";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaNcclTraining, testing::ValuesIn(problems),
