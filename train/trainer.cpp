@@ -145,11 +145,13 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
     if (folder_.writes())
       info.write(status, {metrics, profile, bad_samples_to_json(session_.data, most_bad_samples), cost, topology_});
   };
-  topology_ = run_topology(session_.ranks->group(), session_.device(), session_.ranks->alone());
   write_info("running", Json::object(), cost_before);
   if (!session_.ranks->alone())
     require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
                        session_.training_state);
+  // Once the ranks are known to do the same, as they gather it.
+  topology_ = run_topology(session_.ranks->group(), session_.device(), session_.ranks->alone());
+  write_info("running", Json::object(), cost_before);
   capture_steps();
 
   const SignalScope signals;

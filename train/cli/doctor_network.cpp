@@ -142,7 +142,7 @@ void print_checks(const char* of, const Json& checks) {
 void print_nccl_log(const Json& log) {
   const auto number = [&](const char* key, const char* what) {
     const Json* const value = log.find(key);
-    return value == nullptr ? "" : join_text(", ", value->as_integer(), what);
+    return value == nullptr || value->as_integer() == 0 ? "" : join_text(", ", value->as_integer(), what);
   };
   const Json *const version = log.find("version"), *const connected = log.find("connected");
   print_line("NCCL chose", join_text(version == nullptr ? "" : version->as_string() + ", ",
