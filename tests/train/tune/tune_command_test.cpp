@@ -83,7 +83,7 @@ TEST_F(Tune, PackingIsTriedWhereTheDataIsAStreamOfText) {
   EXPECT_EQ(named(of_text, "packing").variants[0].overrides, (Overrides{{"data.packing", "true"}}));
   EXPECT_TRUE(named(of_text, "packing").variants[0].changes_numbers) << "rows see less";
   std::vector<std::string> mixed = text;
-  mixed[1] = R"(data={"type": "mixture", "sources": [)" + source + ", " + source + "]}";
+  mixed[1] = R"(data={"type": "mixture", "weights": [0.5, 0.5], "sources": [)" + source + ", " + source + "]}";
   const Overrides both{{"data.sources[0].packing", "true"}, {"data.sources[1].packing", "true"}};
   EXPECT_EQ(named(choices(mixed), "packing").variants[0].overrides, both);
   std::vector<std::string> words = mixed;
