@@ -93,7 +93,10 @@ function(hearth_headers)
   set(HEARTH_PUBLIC_HEADERS ${public} CACHE INTERNAL "")
   set(build_header ${PROJECT_BINARY_DIR}/generated/hearth_build.h)
   set(stamp ${PROJECT_BINARY_DIR}/generated/headers.stamp)
-  add_custom_command(OUTPUT ${stamp} DEPENDS ${sources} ${build_header} ${HEARTH_HEADERS_SCRIPT} VERBATIM
+  # Named, so that what includes them is compiled again in the build that changes them.
+  hearth_included(${CMAKE_CURRENT_SOURCE_DIR} "${public}" "${folders}" copies)
+  list(TRANSFORM copies PREPEND ${PROJECT_BINARY_DIR}/include/hearth/)
+  add_custom_command(OUTPUT ${stamp} BYPRODUCTS ${copies} DEPENDS ${sources} ${build_header} ${HEARTH_HEADERS_SCRIPT} VERBATIM
     COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_CURRENT_SOURCE_DIR} "-DPUBLIC=${public}" -DOUTPUT=${PROJECT_BINARY_DIR}/include
       -DBUILD_HEADER=${build_header} "-DFOLDERS=${folders}" -DSTAMP=${stamp} -P ${HEARTH_HEADERS_SCRIPT}
     COMMENT "Copying headers")
