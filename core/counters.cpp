@@ -7,6 +7,7 @@ namespace hearth::cuda {
 namespace {
 
 WorkListener* listener = nullptr;
+WaitListener wait_listener = nullptr;
 
 }  // namespace
 
@@ -19,6 +20,13 @@ Counters counters() { return live_counters(); }
 
 void listen_to_work(WorkListener* told) { listener = told; }
 WorkListener* work_listener() { return listener; }
+
+void listen_to_waits(WaitListener told) { wait_listener = told; }
+
+void count_wait() {
+  ++live_counters().waits;
+  if (wait_listener != nullptr) wait_listener();
+}
 
 void count_work(const Work& work) {
   if (work.bytes < 0)

@@ -11,15 +11,34 @@
 #include "core/cuda/transfer.h"
 #include "core/in_place.h"
 #include "core/run_on.h"
+#include "core/tensor_events.h"
 
 namespace hearth {
 namespace {
 
 thread_local int kernel_scopes = 0;
 thread_local bool leaves_blank = false;
+thread_local TensorListener tensor_listener = nullptr;
+
+/// Events are part of another during its life.
+class UntoldScope {
+ public:
+  UntoldScope() : listener_(std::exchange(tensor_listener, nullptr)) {}
+  ~UntoldScope() { tensor_listener = listener_; }
+  UntoldScope(const UntoldScope&) = delete;
+  UntoldScope& operator=(const UntoldScope&) = delete;
+
+ private:
+  TensorListener listener_;
+};
+
+void tell(TensorEvent event, const Tensor& from, const Tensor& to) {
+  if (tensor_listener != nullptr) tensor_listener(event, from, to);
+}
 
 /// Between tensors of one shape and type, both contiguous, on any devices.
 void copy_bytes(const Tensor& source, const Tensor& destination) {
+  tell(TensorEvent::copy, source, destination);
 #if HEARTH_HAS_CUDA
   const Device from = source.device(), to = destination.device();
   if (from.is_cuda() && to.is_cuda()) {
@@ -73,6 +92,7 @@ void copy_elements(const Tensor& source, const Tensor& to) {
   if (may_overlap(source, to) && !(plain && to.device().is_cpu())) return copy_elements(source.clone(), to);
   if (plain) return copy_bytes(source, to);
   if (to.is_contiguous() && source.is_contiguous()) {
+    tell(TensorEvent::copy, source, to);
     run_on(to.device(), [&](auto& stream) {
       kernels::convert(stream, source.dtype(), source.bytes(), to.dtype(), to.bytes(), to.size());
     });
@@ -80,12 +100,15 @@ void copy_elements(const Tensor& source, const Tensor& to) {
   }
   // The device's strided copy does not convert.
   const Tensor typed = to.device().is_cuda() && source.dtype() != to.dtype() ? gathered(source, to.dtype()) : source;
+  tell(TensorEvent::copy, typed, to);
   run_on(to.device(), [&](auto& stream) { kernels::copy_strided(stream, strided(typed), strided(to), to.shape()); });
 }
 
 }  // namespace
 
 detail::WriteCheck detail::write_check = nullptr;
+
+void listen_to_tensors(TensorListener listener) noexcept { tensor_listener = listener; }
 
 KernelScope::KernelScope() noexcept { ++kernel_scopes; }
 KernelScope::~KernelScope() { --kernel_scopes; }
@@ -124,6 +147,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
   if (tensor.size() == 0) return tensor;
+  tell(TensorEvent::fill, {}, tensor);
 #if HEARTH_HAS_CUDA
   if (device.is_cuda()) {
     cuda::fill_bytes(cuda::stream_of(device), tensor.bytes(), 0, tensor.byte_size());
@@ -137,6 +161,7 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
   if (leaves_blank && device.is_cpu()) return tensor;
+  tell(TensorEvent::fill, {}, tensor);
   run_on(device, [&](auto& stream) { kernels::fill(stream, dtype, tensor.bytes(), tensor.size(), value); });
   return tensor;
 }
@@ -220,6 +245,7 @@ void Tensor::fill_(double value) const {
   if (leaves_blank && device().is_cpu()) return;
   if (!is_contiguous()) return copy_elements(full(shape(), value, dtype(), device()), *this);
   storage()->bump_version();
+  tell(TensorEvent::fill, {}, *this);
   run_on(device(), [&](auto& stream) { kernels::fill(stream, dtype(), bytes(), size(), value); });
 }
 
@@ -229,6 +255,8 @@ double Tensor::item() const {
 }
 
 std::vector<double> Tensor::to_doubles() const {
+  tell(TensorEvent::read, *this, {});
+  const UntoldScope copies_of_the_read;
   const Tensor wide = to(Device{}).to(DType::f64);
   const double* values = wide.data<double>();
   return std::vector<double>(values, values + wide.size());

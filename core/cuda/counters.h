@@ -60,4 +60,10 @@ void listen_to_work(WorkListener* listener);
 /// Null where nobody listens.
 WorkListener* work_listener();
 
+/// Counts a wait for a device, and tells the listener of it.
+void count_wait();
+/// Who is told of waits; null: nobody.
+using WaitListener = void (*)();
+void listen_to_waits(WaitListener listener);
+
 }  // namespace hearth::cuda

@@ -164,7 +164,7 @@ Stream& stream_of(Device device) { return state_of(device).compute; }
 
 void Stream::wait() const {
   refuse_while_recording(device_, "a wait for the device");
-  ++live_counters().waits;
+  count_wait();
   HEARTH_TRY(cudaStreamSynchronize(raw_));
   throw_fault(*state_of(device_).faults);
 }

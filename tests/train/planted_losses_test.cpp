@@ -12,8 +12,10 @@
 #include "core/build.h"
 #include "core/cpu/cores.h"
 #include "data/images/codecs/image.h"
+#include "hearth.h"
 #include "tests/support/variable_scope.h"
 #include "tests/train/cli_program.h"
+#include "train/plan/audit.h"
 #include "train/profile/process_use.h"
 #include "train/report/bottlenecks.h"
 
@@ -117,6 +119,32 @@ TEST_F(PlantedLoss, AHeadThatIsNotAligned) {
   EXPECT_EQ(first.at("kind").as_string(), "sizes") << to_text(first);
   EXPECT_PRED2(contains, first.at("what").as_string(), "1001 output features: no multiple of 16");
   EXPECT_PRED2(contains, first.at("remedy").as_string(), "1008 output features");
+}
+
+/// A linear layer; its input is brought into another order and back, for nothing.
+struct Copying : nn::Module {
+  nn::Linear out;
+  Copying(std::int64_t features, std::int64_t classes) : out(features, classes) { register_module("out", out); }
+  Tensor forward(const Tensor& images) override {
+    Tensor x = flatten(images);
+    for (int i = 0; i < 4; ++i) x = transpose(transpose(x, {1, 0}).contiguous(), {1, 0}).contiguous();
+    return out(x);
+  }
+};
+
+TEST_F(PlantedLoss, ANeedlessCopy) {
+  models::add("copying", [](const models::InputInfo& input) {
+    return std::make_unique<Copying>(input.features(), input.classes);
+  });
+  write("run.json", R"({"device": "cpu", "model": {"type": "copying"}, "optimizer": {"type": "sgd", "lr": 0.1},
+    "data": {"type": "synthetic", "classes": 16, "height": 32, "width": 32, "channels": 4, "train_size": 64,
+             "test_size": 8}, "train": {"batch_size": 32, "steps": 3}})");
+  Session session(load_config(path("run.json").string(), {}));
+  const AuditFinding first = audit_of(session, Device{}).at(0);
+  EXPECT_EQ(first.kind, "transpose") << first.what;
+  EXPECT_PRED2(contains, first.what, "copies an operand, axes 1, 0 in memory");
+  EXPECT_PRED2(contains, first.remedy, "contiguous operands");
+  EXPECT_EQ(first.calls, 8);
 }
 
 TEST_F(PlantedLoss, APortableKernel) {

@@ -110,8 +110,11 @@ StepOps record_step(Session& session, std::int64_t rows, DeviceType target, int 
     profiler::start();
     const auto begin = std::chrono::steady_clock::now();
     meter.begin_step();
-    (void)begin_step(session, rows);
-    run_step(session, inputs);
+    {
+      const PhaseMeter::StepScope phases(session.phases);
+      (void)begin_step(session, rows);
+      run_step(session, inputs);
+    }
     meter.end_step();
     const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
     profiler::stop();

@@ -62,6 +62,8 @@ class HEARTH_API PhaseMeter {
 
   /// From now on the step is in this phase. Outside of a step it does nothing.
   void enter(Phase phase);
+  /// Absent outside of a step.
+  std::optional<Phase> phase() const { return phase_; }
   /// Length of the steps since clear(), by the host's clock.
   double seconds() const;
   /// The same by phase; the sum is seconds(). Waits for the device.

@@ -12,10 +12,12 @@ namespace hearth::train {
 
 class WorkLog::Listener final : public cuda::WorkListener {
  public:
+  explicit Listener(const PhaseMeter* phases) : phases_(phases) {}
   void asked(const cuda::Work& work) override {
     const double flops = profiler::total_flops();
     (recording_ ? recorded_ : asked_)
-        .push_back({work.name, current_origin(), work.bytes, flops - flops_, work.kernel != nullptr});
+        .push_back({work.name, current_origin(), work.bytes, flops - flops_, work.kernel != nullptr,
+                    phases_ == nullptr ? std::nullopt : phases_->phase()});
     flops_ = flops;
   }
   void begin_recording() override { recording_ = true; }
@@ -31,13 +33,14 @@ class WorkLog::Listener final : public cuda::WorkListener {
   std::vector<AskedWork> take() { return std::exchange(asked_, {}); }
 
  private:
+  const PhaseMeter* phases_;
   std::vector<AskedWork> asked_, recorded_;
   std::map<std::int64_t, std::vector<AskedWork>> graphs_;
   bool recording_ = false;
   double flops_ = profiler::total_flops();  ///< of this thread, when the latest work was asked for
 };
 
-WorkLog::WorkLog() : listener_(std::make_unique<Listener>()) {
+WorkLog::WorkLog(const PhaseMeter* phases) : listener_(std::make_unique<Listener>(phases)) {
   HEARTH_CHECK(UsageError, cuda::work_listener() == nullptr, "work log: another one is at work");
   cuda::listen_to_work(listener_.get());
 }

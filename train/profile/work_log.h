@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/origin.h"
+#include "train/profile/phase_meter.h"
 
 namespace hearth::train {
 
@@ -18,12 +20,13 @@ struct AskedWork {
   std::int64_t bytes = -1;  ///< that it moves; -1: not declared
   double flops = 0;
   bool own = false;  ///< a kernel of Hearth, which is one on the device too; else a library's call may be several
+  std::optional<Phase> phase{};  ///< of the step, where the log has its meter
 };
 
 /// Writes down what is asked of devices during its life, in order. One at a time: UsageError for a second.
 class WorkLog {
  public:
-  WorkLog();
+  explicit WorkLog(const PhaseMeter* phases = nullptr);
   ~WorkLog();
   WorkLog(const WorkLog&) = delete;
   WorkLog& operator=(const WorkLog&) = delete;

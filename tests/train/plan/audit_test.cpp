@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "hearth.h"
 #include "tests/support/error_message.h"
 #include "tests/support/places.h"
 #include "tests/support/run_program.h"
@@ -81,6 +82,101 @@ TEST(Audit, PutsWhatLayersHaveInCommonOnOneLine) {
             "sizes     linear: x\n          in b, 1 call, 0.0 % of the step\n          -> y\n");
   EXPECT_EQ(to_text(std::vector<AuditFinding>()), "nothing found\n");
   EXPECT_TRUE(unexpected(found, findings_of(to_json(found))).empty());
+}
+
+TEST(Audit, ExpectsNoMoreLaunchesThanThereWere) {
+  std::vector<AuditFinding> found{{.kind = "launches", .layer = "", .op = "forward", .what = "x", .remedy = "y"}};
+  const std::vector<AuditFinding> expected = findings_of(to_json(found));
+  EXPECT_EQ(to_text(found), "launches  forward: 1 x\n");
+  EXPECT_TRUE(unexpected(found, expected).empty());
+  found[0].calls = 2;
+  EXPECT_EQ(unexpected(found, expected).size(), 1U);
+  EXPECT_TRUE(unexpected(expected, found).empty()) << "fewer";
+}
+
+struct FaultyOptions {
+  std::string fault;
+};
+
+void describe(Fields<FaultyOptions>& f) { f.text("fault", &FaultyOptions::fault, "What is wrong."); }
+
+/// A linear layer with a fault planted before it.
+struct Faulty : nn::Module {
+  std::string fault;
+  nn::Linear first, out;
+
+  Faulty(const FaultyOptions& options, std::int64_t pixels, std::int64_t classes)
+      : fault(options.fault), first(pixels, 32), out(32, classes) {
+    register_module("first", first);
+    register_module("out", out);
+  }
+  Tensor forward(const Tensor& images) override {
+    Tensor x = relu(first(flatten(images)));
+    if (fault == "transpose") x = transpose(transpose(x, {1, 0}).contiguous(), {1, 0});
+    if (fault == "gaps") x = slice(concat({x, x}, 1), 1, 0, 32).contiguous();
+    if (fault == "repeat") x = add(x, expand(Tensor::zeros({1, 32}), x.shape()).contiguous());
+    if (fault == "copy") x = add(x, x.clone());
+    if (fault == "cast") x = add(x, x.to(DType::f64).to(DType::f32));
+    if (fault == "fill") x = add(x, Tensor::zeros(x.shape()));
+    if (fault == "wait" && sum(x).item() < 0) x = relu(x);
+    return out(x);
+  }
+};
+
+/// What a fault adds to the findings of the model without it.
+std::vector<AuditFinding> added_by(const std::string& fault, Device wanted = {}) {
+  static const bool is_there = [] {
+    models::add<FaultyOptions>("faulty", [](const FaultyOptions& options, const models::InputInfo& input) {
+      return std::make_unique<Faulty>(options, 64, input.classes);
+    });
+    return true;
+  }();
+  EXPECT_TRUE(is_there);
+  const auto with = [&](const std::string& name) {
+    return audit({join_text(R"(model={"type": "faulty", "fault": ")", name, "\"}")}, wanted);
+  };
+  return unexpected(with(fault), with("none"));
+}
+
+TEST(Audit, NamesPlantedCopiesAndFills) {
+  const std::vector<std::array<std::string, 3>> planted{
+      {"transpose", "transpose", "copies an operand, axes 1, 0 in memory"},
+      {"gaps", "copy", "copies an operand, with gaps"},
+      {"repeat", "copy", "copies an operand, axis 0 repeated"},
+      {"copy", "copy", "copies an operand"},
+      {"cast", "cast", "f32 to f64 of an operand"},
+      {"fill", "fill", "fills memory"}};
+  for (const auto& [fault, kind, what] : planted) {
+    const std::vector<AuditFinding> found = of_kind(added_by(fault), kind);
+    ASSERT_FALSE(found.empty()) << fault;
+    EXPECT_EQ(found[0].what, what) << fault;
+    EXPECT_GT(found[0].share, 0) << fault;
+    EXPECT_TRUE(of_kind(added_by("none"), kind).empty()) << fault;
+  }
+}
+
+TEST(Audit, NamesWhatAGpuWouldWaitFor) {
+  EXPECT_TRUE(of_kind(added_by("wait"), "wait").empty()) << "a CPU has done it";
+  const std::vector<AuditFinding> found = added_by("wait", Device("cuda"));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, "wait");
+  EXPECT_EQ(found[0].what, "the host reads values");
+}
+
+TEST(Audit, NamesChannelsOfConvolutionsAndClasses) {
+  const std::vector<AuditFinding> found =
+      of_kind(audit({R"(model={"type": "resnet", "blocks": [1], "width": 20, "stem": "small"})",
+                     R"(data={"type": "synthetic", "classes": 1001, "height": 8, "width": 8, "channels": 16,
+                     "train_size": 64, "test_size": 8})",
+                     R"(precision={"level": "O1", "dtype": "bf16"})"},
+                    Device("cuda")),
+              "sizes");
+  const auto has = [&](const std::string& op, const std::string& what) {
+    return std::any_of(found.begin(), found.end(),
+                       [&](const AuditFinding& one) { return one.op == op && one.what.find(what) != what.npos; });
+  };
+  EXPECT_TRUE(has("conv2d", "20 output channels: no multiple of 8"));
+  EXPECT_TRUE(has("linear", "1001 output features: no multiple of 8"));
 }
 
 class AuditCommand : public testing::Test {
