@@ -4,9 +4,11 @@
 
 #include <cstdint>
 
-#include "core/tensor.h"
+#include "core/export.h"
 
 namespace hearth {
+
+class Tensor;
 
 enum class TensorEvent : std::uint8_t {
   copy,  ///< elements are copied, converted or put in another order

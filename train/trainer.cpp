@@ -120,6 +120,14 @@ TrainResult Trainer::run(const std::string& command_line) {
   throw OutOfMemory(text);
 }
 
+void Trainer::meet_ranks() {
+  const bool alone = session_.ranks->alone();
+  if (!alone)
+    require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
+                       session_.training_state);
+  topology_ = run_topology(session_.ranks->group(), session_.device(), alone);
+}
+
 TrainResult Trainer::run_plan(const std::string& command_line) {
   const RunConfig& config = session_.config();
   const Position& position = session_.position;
@@ -146,11 +154,7 @@ TrainResult Trainer::run_plan(const std::string& command_line) {
       info.write(status, {metrics, profile, bad_samples_to_json(session_.data, most_bad_samples), cost, topology_});
   };
   write_info("running", Json::object(), cost_before);
-  if (!session_.ranks->alone())
-    require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
-                       session_.training_state);
-  // Once the ranks are known to do the same, as they gather it.
-  topology_ = run_topology(session_.ranks->group(), session_.device(), session_.ranks->alone());
+  meet_ranks();
   write_info("running", Json::object(), cost_before);
   capture_steps();
 

@@ -51,6 +51,8 @@ class HEARTH_API Trainer {
   /// best away, the set that was restored becomes the best, or the next evaluation does.
   void mend_checkpoints();
   TrainResult run_plan(const std::string& command_line);
+  /// Compares the start of the ranks, and gathers where they run.
+  void meet_ranks();
   /// Steps are recorded and replayed from here on, where the run asks for it and they can be.
   void capture_steps();
   /// Metrics and, of a run from another folder, the checkpoint that it goes on from.

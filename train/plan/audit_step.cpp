@@ -197,7 +197,7 @@ class TensorAudit {
                        : !layout.empty()      ? "give " + taker + " contiguous operands"
                        : from.device().is_cpu() != to.device().is_cpu()
                            ? "keep it on one device"
-                           : "take the tensor itself, or write the result to its place";
+                           : "take the tensor itself, or write the result where it goes";
     }
     findings_.add(std::move(finding));
   }

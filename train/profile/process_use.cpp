@@ -174,7 +174,7 @@ void ProcessMeter::write(Json& record) {
     record.set("process_memory", resident * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE)));
   if (const auto swapped = swapped_bytes(root_)) record.set("process_swapped", *swapped);
   if (fs::exists(root_ + "/proc/meminfo"))
-    record.set("memory_left", cpu::free_memory(root_.empty() ? fs::path("/") : fs::path(root_)));
+    record.set("machine_memory_left", cpu::free_memory(root_.empty() ? fs::path("/") : fs::path(root_)));
   record.set("process_minor_faults", now.minor_faults - before.minor_faults)
       .set("process_major_faults", now.major_faults - before.major_faults);
   for (const auto& [key, value] : now.counts) {

@@ -70,7 +70,7 @@ Totals totals_of(const std::vector<Json>& records) {
     // The first line has the pages of the program itself.
     if (totals.lines++ > 0) totals.major_faults += number_at(record, "process_major_faults").value_or(0);
     totals.remote_pages = std::max(totals.remote_pages, number_at(record, "machine_remote_pages").value_or(0));
-    if (const auto left = number_at(record, "memory_left"))
+    if (const auto left = number_at(record, "machine_memory_left"))
       totals.memory_left = std::min(totals.memory_left.value_or(*left), *left);
     totals.process_memory = std::max(totals.process_memory, number_at(record, "process_memory").value_or(0));
     totals.swapped = std::max(totals.swapped, number_at(record, "process_swapped").value_or(0));

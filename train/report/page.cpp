@@ -130,7 +130,7 @@ constexpr std::pair<const char*, const char*> hardware_metrics[] = {
     {"process_cpus", "processors busy"},
     {"process_memory", "memory of the process, bytes"},
     {"process_swapped", "memory of the process in swap, bytes"},
-    {"memory_left", "memory that the process could still get, bytes"},
+    {"machine_memory_left", "memory that the process could still get, bytes"},
     {"process_read", "bytes read a second"},
     {"process_written", "bytes written a second"},
     {"process_major_faults", "pages read back from disk"},
