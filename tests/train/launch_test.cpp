@@ -289,7 +289,7 @@ TEST_F(Launched, MpirunStartsRanks) {
 }
 
 TEST_F(Launched, TwoMachinesWithAddressesOfTheirOwn) {
-  const ProgramResult result = run({test::source_dir() + "/scripts/two_machines", "--rate", "1gbit",
+  const ProgramResult result = run({test::source_dir() + "/scripts/machines", "--hosts", "2", "--rate", "1gbit", "--",
                                     test::hearth_program(), "train", "run.json", "--out", "two"});
   if (result.exit_code == 77) GTEST_SKIP() << result.err;
   ASSERT_EQ(result.exit_code, 0) << result.err;
