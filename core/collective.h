@@ -77,6 +77,10 @@ struct CollectiveSpan {
 /// with tensors of the same shapes and types; PeerError, naming the rank, where one does not, dies or gives up. After
 /// a failure every later collective fails with the same message.
 ///
+/// send() and receive() concern two ranks. Messages from one rank to another arrive in the order of the calls; they
+/// wait neither for other ranks nor for those of the other direction, so two ranks may both send first. A collective
+/// begins when all messages that its rank started before are through, and messages begin after earlier collectives.
+///
 /// Results have the same bits on every rank, and from run to run: sums are formed by pairs of neighbouring ranks, then
 /// pairs of these, in the precision of the tensor but at least in f32. Tensors must be contiguous (ShapeError).
 class HEARTH_API Collective {
@@ -99,6 +103,18 @@ class HEARTH_API Collective {
   virtual Work all_gather(const Tensor& part, const Tensor& all) = 0;
   /// x becomes that of rank `root`.
   virtual Work broadcast(const Tensor& x, int root = 0) = 0;
+  /// Piece r of y, of size() pieces, becomes piece rank() of the x of rank r: x and y [size * n], without common
+  /// elements (UsageError).
+  virtual Work all_to_all(const Tensor& x, const Tensor& y) = 0;
+  /// Sends x to another rank, which calls receive() with a tensor of the same shape and type. When wait() returns, x
+  /// may change; the message may still be on its way. PeerError of the receiver where the two calls differ, of this
+  /// rank at the latest in its next call. IndexError for this rank itself and ranks outside of the group.
+  ///
+  /// Messages of CUDA tensors over NCCL run one after the other on the group's stream: of two ranks that send to each
+  /// other, one calls receive() first.
+  virtual Work send(const Tensor& x, int to) = 0;
+  /// x becomes what rank `from` sends; see send().
+  virtual Work receive(const Tensor& x, int from) = 0;
   /// Returns when every rank has come here.
   virtual void barrier() = 0;
 

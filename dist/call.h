@@ -13,16 +13,17 @@
 
 namespace hearth::dist {
 
-enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
-inline constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, send, receive };
+inline constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                             "all_to_all", "send",           "receive"};
 inline constexpr const char* reduce_names[] = {"sum", "min", "max"};
 
-/// What a rank is about to do; the same on all ranks. Without padding, as it is sent.
+/// What a rank is about to do; the same on all ranks, but for messages between two. Without padding, as it is sent.
 struct Call {
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;  // of collectives; of the messages between two ranks in this direction
   std::array<std::int64_t, Shape::max_rank> extents{};
   std::int32_t axes = 0;
-  std::int32_t root = 0;
+  std::int32_t root = 0;  // of a message: the other rank
   Kind kind{};
   Reduce op{};
   DType dtype{};
@@ -38,10 +39,13 @@ inline std::string text_of(const Call& call) {
                 Shape(std::span(call.extents).first(static_cast<std::size_t>(std::clamp(call.axes, 0, 8)))));
   if (call.kind == Kind::all_reduce) text += join_text(" (", reduce_names[static_cast<int>(call.op)], ")");
   if (call.wire != 0) text += join_text(" sent as ", static_cast<DType>(call.wire - 1));
-  if (call.kind == Kind::broadcast) text += join_text(" from rank ", call.root);
+  if (call.kind == Kind::broadcast || call.kind == Kind::receive) text += join_text(" from rank ", call.root);
+  if (call.kind == Kind::send) text += join_text(" to rank ", call.root);
   if (call.status[0] != 0)
     text += " at " + std::string(call.status.begin(), std::find(call.status.begin(), call.status.end(), '\0'));
-  return text + join_text(", its collective number ", call.sequence + 1);
+  const bool is_message = call.kind == Kind::send || call.kind == Kind::receive;
+  return text + join_text(", its ", is_message ? "message" : "collective", " number ", call.sequence + 1,
+                          is_message ? " there" : "");
 }
 
 inline Call call_of(Kind kind, const Tensor& x, int root = 0) {
@@ -91,6 +95,22 @@ inline void check_parts(const char* op, const Tensor& x, const Tensor& part, int
   check_contiguous(op, part);
   HEARTH_CHECK(ShapeError, x.size() == part.size() * ranks && x.dtype() == part.dtype(), op, ": ", describe(x),
                " is not ", ranks, " times ", describe(part), ", one part a rank");
+}
+/// x and y are `ranks` pieces each, and no element is of both.
+inline void check_all_to_all(const Tensor& x, const Tensor& y, int ranks) {
+  check_contiguous("all_to_all", x);
+  check_contiguous("all_to_all", y);
+  HEARTH_CHECK(ShapeError, x.size() == y.size() && x.dtype() == y.dtype() && x.size() % ranks == 0,
+               "all_to_all: ", describe(x), " and ", describe(y), " are not ", ranks,
+               " pieces each, of one size and type");
+  const bool overlap = x.same_storage(y) && x.offset() < y.offset() + y.size() && y.offset() < x.offset() + x.size();
+  HEARTH_CHECK(UsageError, x.size() == 0 || !overlap, "all_to_all: ", describe(x),
+               " has elements of the result; give a tensor of its own for each");
+}
+inline void check_message(const char* op, const Tensor& x, int other, int rank, int ranks) {
+  check_contiguous(op, x);
+  HEARTH_CHECK(IndexError, other >= 0 && other < ranks && other != rank, op, ": rank ", other, " is no other one of ",
+               ranks, " ranks; this is rank ", rank);
 }
 inline void check_broadcast(const Tensor& x, int root, int ranks) {
   check_contiguous("broadcast", x);

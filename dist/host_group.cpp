@@ -19,6 +19,23 @@ namespace {
 
 constexpr std::size_t inline_bytes = 448;
 
+/// What comes before the data of a collective or of a message, or has it inside.
+struct Opening {
+  Call call;
+  std::byte data[inline_bytes];
+};
+static_assert(std::has_unique_object_representations_v<Call>);
+
+Opening opening_of(const Call& call, std::span<const std::byte> inlined) {
+  Opening opening{};
+  opening.call = call;
+  if (!inlined.empty()) std::memcpy(opening.data, inlined.data(), inlined.size());
+  return opening;
+}
+
+// By this thread since it began.
+thread_local std::int64_t sent_bytes = 0;
+
 /// The exception that is handled; a PeerError with what this rank did then, unless it tells.
 std::exception_ptr fault_at(const std::string& status, const std::string& text) {
   try {
@@ -36,7 +53,7 @@ std::span<const std::byte> bytes_of(const Tensor& x) { return {x.bytes(), x.byte
 }  // namespace
 
 HostGroup::HostGroup(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {
-  thread_ = std::thread([this] { work(); });
+  collectives_.thread = std::thread([this] { work(collectives_); });
 }
 
 HostGroup::~HostGroup() {
@@ -45,7 +62,9 @@ HostGroup::~HostGroup() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  collectives_.thread.join();
+  for (auto& [key, lane] : messages_)
+    if (lane.thread.joinable()) lane.thread.join();
 }
 
 int HostGroup::rank() const { return transport_->rank(); }
@@ -61,7 +80,10 @@ Traffic HostGroup::traffic() const {
 
 void HostGroup::exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
   transport_->exchange(out, in);
-  for (const Outgoing& one : out) bytes_ += static_cast<std::int64_t>(one.bytes.size());
+  std::int64_t bytes = 0;
+  for (const Outgoing& message : out) bytes += static_cast<std::int64_t>(message.bytes.size());
+  bytes_ += bytes;
+  sent_bytes += bytes;
 }
 
 void HostGroup::set_status(const std::string& status) {
@@ -74,89 +96,103 @@ Call HostGroup::at_status(Call call) const {
   return call;
 }
 
-Work HostGroup::start(Kind kind, std::function<void()> run) {
-  Job job{kind_names[static_cast<int>(kind)], std::move(run), std::chrono::steady_clock::now(), status_, {}};
+Work HostGroup::start(Lane& lane, Kind kind, std::function<void()> run) {
+  const auto now = std::chrono::steady_clock::now();
+  Job job{0, kind_names[static_cast<int>(kind)], std::move(run), now, status_, {}};
   Work started(job.done.get_future().share(), {}, exposed_ns_);
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    job.number = started_++;
+    if (unfinished_++ == 0) busy_since_ = now;
+    lane.jobs.push_back(std::move(job));
   }
   changed_.notify_all();
   return started;
 }
 
-void HostGroup::work() {
+HostGroup::Lane& HostGroup::lane_of(int other, bool sends) {
+  const std::lock_guard lock(mutex_);
+  Lane& lane = messages_[{other, sends}];
+  if (!lane.thread.joinable()) lane.thread = std::thread([this, &lane] { work(lane); });
+  return lane;
+}
+
+/// Whether all is done that has to come before the lane's first job.
+bool HostGroup::is_next(const Lane& lane) const {
+  const std::uint64_t number = lane.jobs.front().number;
+  const auto is_later = [&](const Lane& other) { return other.jobs.empty() || other.jobs.front().number > number; };
+  if (&lane != &collectives_) return is_later(collectives_);
+  return std::all_of(messages_.begin(), messages_.end(), [&](const auto& other) { return is_later(other.second); });
+}
+
+void HostGroup::work(Lane& lane) {
   cpu::block_signals_for_good();
   cpu::use_all_cores();
   pthread_setname_np(pthread_self(), "hearth-dist");
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    const std::exception_ptr failed = failure_;
+    changed_.wait(lock, [&] { return lane.jobs.empty() ? stopping_ : is_next(lane); });
+    if (lane.jobs.empty()) return;
+    Job& job = lane.jobs.front();
+    std::exception_ptr fault = failure_;
     lock.unlock();
-    std::exception_ptr fault = failed;
     if (!fault) try {
-        run(job);
+        run(lane, job);
       } catch (const std::exception& error) {
         const std::string reason = failure_text(error);
         fault = fault_at(job.status, reason);
         transport_->abort(reason);
       }
-    lock.lock();
-    failure_ = fault;
     // What the job refers to goes before its owner goes on.
     job.run = nullptr;
+    lock.lock();
+    if (!failure_) failure_ = fault;
+    if (--unfinished_ == 0)
+      busy_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - busy_since_).count();
+    std::promise<void> done = std::move(job.done);
+    lane.jobs.pop_front();
     lock.unlock();
-    fault ? job.done.set_exception(fault) : job.done.set_value();
+    changed_.notify_all();
+    fault ? done.set_exception(fault) : done.set_value();
     lock.lock();
   }
 }
 
-void HostGroup::run(const Job& job) {
-  // This thread may have been idle.
-  const auto begin = std::max(job.started, last_end_);
-  const std::int64_t before = bytes_;
+void HostGroup::run(Lane& lane, const Job& job) {
+  // The lane may have been idle.
+  const auto begin = std::max(job.started, lane.last_end);
+  const std::int64_t before = sent_bytes;
   job.run();
-  last_end_ = std::chrono::steady_clock::now();
-  busy_ns_ += std::chrono::nanoseconds(last_end_ - begin).count();
-  if (spans_ != nullptr) spans_->push_back({job.what, bytes_ - before, begin, last_end_});
+  lane.last_end = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  if (spans_ != nullptr) spans_->push_back({job.what, sent_bytes - before, begin, lane.last_end});
 }
 
 Work HostGroup::start_on(Kind kind, const Tensor& input, const Tensor& output,
                          std::function<void(const Tensor&, const Tensor&)> on_host) {
   output.storage()->bump_version();
   if (output.device().is_cpu() && input.device().is_cpu())
-    return start(kind, [=, run = std::move(on_host)] { run(input, output); });
+    return start(collectives_, kind, [=, run = std::move(on_host)] { run(input, output); });
   const Tensor in = input.to(Device{});
   const Tensor out = input.same_storage(output) ? in : output.to(Device{});
-  start(kind, [&] { on_host(in, out); }).wait();
+  start(collectives_, kind, [&] { on_host(in, out); }).wait();
   output.copy_from(out);
   return {};
 }
 
 std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span<const std::byte> inlined) {
-  struct Message {
-    Call call;
-    std::byte data[inline_bytes];
-  };
-  static_assert(std::has_unique_object_representations_v<Call>);
   Call call = mine;
   call.sequence = sequence_++;
-  Message message{};
-  message.call = call;
-  if (!inlined.empty()) std::memcpy(message.data, inlined.data(), inlined.size());
-  std::vector<Message> all(static_cast<std::size_t>(size()));
+  const Opening opening = opening_of(call, inlined);
+  std::vector<Opening> all(static_cast<std::size_t>(size()));
   std::vector<Outgoing> out;
   std::vector<Incoming> in;
   for (int other = 0; other < size(); ++other) {
     if (other == rank()) continue;
-    out.push_back({other, std::as_bytes(std::span(&message, 1))});
+    out.push_back({other, std::as_bytes(std::span(&opening, 1))});
     in.push_back({other, std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(other)], 1))});
   }
-  all[static_cast<std::size_t>(rank())] = message;
+  all[static_cast<std::size_t>(rank())] = opening;
   exchange(out, in);
   for (int other = 0; other < size(); ++other) {
     const Call& theirs = all[static_cast<std::size_t>(other)].call;
@@ -164,7 +200,7 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
                  who(rank()), " calls ", text_of(call));
   }
   std::vector<std::vector<std::byte>> data;
-  for (const Message& one : all) data.emplace_back(one.data, one.data + inlined.size());
+  for (const Opening& of : all) data.emplace_back(of.data, of.data + inlined.size());
   return data;
 }
 
@@ -303,6 +339,79 @@ Work HostGroup::broadcast(const Tensor& x, int root) {
     }
     exchange(out, in);
   });
+}
+
+Work HostGroup::all_to_all(const Tensor& x, const Tensor& y) {
+  check_all_to_all(x, y, size());
+  const Call call = at_status(call_of(Kind::all_to_all, x));
+  return start_on(Kind::all_to_all, x, y, [this, call](const Tensor& from, const Tensor& to) {
+    const std::size_t piece = from.byte_size() / static_cast<std::size_t>(size());
+    const auto offset = [&](int of) { return piece * static_cast<std::size_t>(of); };
+    const bool is_small = from.byte_size() <= inline_bytes;
+    const auto inlined = agree(call, is_small ? bytes_of(from) : std::span<const std::byte>{});
+    if (piece == 0) return;
+    std::memcpy(to.bytes() + offset(rank()), from.bytes() + offset(rank()), piece);
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank()) continue;
+      if (is_small)
+        std::memcpy(to.bytes() + offset(other), inlined[static_cast<std::size_t>(other)].data() + offset(rank()),
+                    piece);
+      else
+        out.push_back({other, {from.bytes() + offset(other), piece}}),
+            in.push_back({other, {to.bytes() + offset(other), piece}});
+    }
+    if (!is_small) exchange(out, in);
+  });
+}
+
+Work HostGroup::send(const Tensor& x, int to) {
+  check_message("send", x, to, rank(), size());
+  const Call call = at_status(call_of(Kind::send, x, to));
+  Lane& lane = lane_of(to, true);
+  return start(lane, Kind::send, [this, call, &lane, host = x.to(Device{})] { run_send(lane, call, host); });
+}
+
+Work HostGroup::receive(const Tensor& x, int from) {
+  check_message("receive", x, from, rank(), size());
+  const Call call = at_status(call_of(Kind::receive, x, from));
+  Lane& lane = lane_of(from, false);
+  x.storage()->bump_version();
+  const Tensor host = x.device().is_cpu() ? x : Tensor::empty(x.shape(), x.dtype());
+  const Work work = start(lane, Kind::receive, [this, call, &lane, host] { run_receive(lane, call, host); });
+  if (x.device().is_cpu()) return work;
+  // Only once, as x may change after the first wait().
+  return Work({}, [work, x, host, is_copied = std::make_shared<bool>(false)] {
+    work.wait();
+    if (!std::exchange(*is_copied, true)) x.copy_from(host);
+  });
+}
+
+void HostGroup::run_send(Lane& lane, Call call, const Tensor& x) {
+  call.sequence = lane.messages++;
+  const bool is_small = x.byte_size() <= inline_bytes;
+  const Opening opening = opening_of(call, is_small ? bytes_of(x) : std::span<const std::byte>{});
+  std::vector<Outgoing> out{{call.root, std::as_bytes(std::span(&opening, 1))}};
+  if (!is_small) out.push_back({call.root, bytes_of(x)});
+  exchange(out, {});
+}
+
+void HostGroup::run_receive(Lane& lane, Call call, const Tensor& x) {
+  call.sequence = lane.messages++;
+  Opening opening;
+  const Incoming first{call.root, std::as_writable_bytes(std::span(&opening, 1))};
+  exchange({}, {&first, 1});
+  Call expected = call;
+  expected.kind = Kind::send, expected.root = rank(), expected.status = opening.call.status;
+  HEARTH_CHECK(PeerError, opening.call == expected, "the ranks disagree: ", who(call.root), " calls ",
+               text_of(opening.call), "; ", who(rank()), " calls ", text_of(call));
+  if (x.byte_size() <= inline_bytes) {
+    std::copy_n(opening.data, x.byte_size(), x.bytes());
+    return;
+  }
+  const Incoming data{call.root, {x.bytes(), x.byte_size()}};
+  exchange({}, {&data, 1});
 }
 
 void HostGroup::barrier() { all_reduce(Tensor::zeros({1}, DType::u8)).wait(); }

@@ -43,8 +43,8 @@ constexpr double reason_seconds = 1.5;
 /// Wakes a rank that waits for something to move.
 struct alignas(line) Bell {
   std::atomic<std::uint32_t> rings{0};
-  std::atomic<std::uint32_t> sleeping{0};
-  std::atomic<std::uint32_t> left{0};  ///< the rank will move nothing any more
+  std::atomic<std::uint32_t> sleeping{0};  ///< threads of the rank
+  std::atomic<std::uint32_t> left{0};      ///< the rank will move nothing any more
 };
 /// Bytes on the way from one rank to another: a ring, of which `written - read` bytes are filled.
 struct Channel {
@@ -247,9 +247,9 @@ class SharedMemory : public Transport {
   void sleep(std::uint32_t heard) const {
     Bell& own = bell(rank());
     const timespec timeout{.tv_sec = 0, .tv_nsec = longest_sleep_ns};
-    own.sleeping.store(1);
+    ++own.sleeping;
     futex(own.rings, FUTEX_WAIT, heard, &timeout);
-    own.sleeping.store(0);
+    --own.sleeping;
   }
 
   void interrupt(const std::string& reason) {

@@ -20,7 +20,8 @@ struct Incoming {
   std::span<std::byte> bytes;
 };
 
-/// The connections of one rank with all others. Used by one thread at a time, but for abort().
+/// The connections of one rank with all others. Several threads may exchange at a time if no two of them send to, or
+/// receive from, the same rank.
 class Transport {
  public:
   virtual ~Transport() = default;

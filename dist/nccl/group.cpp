@@ -52,6 +52,19 @@ ncclDataType_t type_of(DType dtype) {
 
 ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : op == Reduce::min ? ncclMin : ncclMax; }
 
+Tensor tensor_of(const Call& call) {
+  constexpr std::int64_t numbers = sizeof(Call) / sizeof(std::int64_t);
+  static_assert(std::has_unique_object_representations_v<Call> && numbers * sizeof(std::int64_t) == sizeof(Call));
+  const Tensor x = Tensor::empty({numbers}, DType::i64);
+  std::memcpy(x.bytes(), &call, sizeof call);
+  return x;
+}
+Call call_in(const Tensor& x, int index) {
+  Call call;
+  std::memcpy(&call, x.bytes() + static_cast<std::size_t>(index) * sizeof call, sizeof call);
+  return call;
+}
+
 cuda::Stream make_stream(Device device) {
   (void)cuda::state_of(device);
   int least = 0, greatest = 0;
@@ -249,24 +262,32 @@ void Group::check(ncclResult_t result, const char* call, const std::string& more
   throw_failure(join_text("NCCL: ", call, ": ", library().text(result), more.empty() ? "" : ": ", more));
 }
 
+void Group::require(const Call& expected, const Call& theirs, int other, const Call& mine, HostGroup& host) {
+  if (theirs == expected) return;
+  const std::string text = join_text("the ranks disagree: ", host.who(other), " calls ", text_of(theirs), "; ",
+                                     host.who(host.rank()), " calls ", text_of(mine), " with tensors of a device");
+  host.abort(text);
+  throw PeerError(text);
+}
+
 std::function<void()> Group::agree(const Call& call) {
-  constexpr std::int64_t numbers = sizeof(Call) / sizeof(std::int64_t);
-  static_assert(std::has_unique_object_representations_v<Call> && numbers * sizeof(std::int64_t) == sizeof(Call));
-  const Tensor mine = Tensor::empty({numbers}, DType::i64), all = Tensor::empty({numbers * size()}, DType::i64);
-  std::memcpy(mine.bytes(), &call, sizeof call);
+  const Tensor mine = tensor_of(call), all = Tensor::empty({mine.size() * size()}, DType::i64);
   const Work told = host_->all_gather(mine, all);
-  return [told, all, call, group = host_.get()] {
+  return [told, all, call, host = host_.get()] {
     told.wait();
-    for (int other = 0; other < group->size(); ++other) {
-      Call theirs;
-      std::memcpy(&theirs, all.bytes() + static_cast<std::size_t>(other) * sizeof theirs, sizeof theirs);
-      if (theirs == call) continue;
-      const std::string text =
-          join_text("the ranks disagree: ", group->who(other), " calls ", text_of(theirs), "; ",
-                    group->who(group->rank()), " calls ", text_of(call), " with tensors of a device");
-      group->abort(text);
-      throw PeerError(text);
-    }
+    for (int other = 0; other < host->size(); ++other) require(call, call_in(all, other), other, call, *host);
+  };
+}
+
+std::function<void()> Group::agree_on_message(const Call& call) {
+  const Tensor told = tensor_of(call);
+  if (call.kind == Kind::send) return [work = host_->send(told, call.root)] { work.wait(); };
+  return [work = host_->receive(told, call.root), told, call, host = host_.get()] {
+    work.wait();
+    const Call theirs = call_in(told, 0);
+    Call expected = call;
+    expected.kind = Kind::send, expected.root = host->rank(), expected.status = theirs.status;
+    require(expected, theirs, call.root, call, *host);
   };
 }
 
@@ -274,12 +295,13 @@ Work Group::start(Call call, std::vector<Tensor> held, const Tensor& output, con
   std::int64_t bytes = cuda::bytes_of(output);
   for (const Tensor& tensor : held) bytes += cuda::bytes_of(tensor);
   failure_->check();
-  output.storage()->bump_version();
+  const bool is_message = call.kind == Kind::send || call.kind == Kind::receive;
+  if (call.kind != Kind::send) output.storage()->bump_version();
   std::function<void()> agreed;
   if (!cuda::is_recording(device_)) {
     call = host_->at_status(call);
-    call.sequence = sequence_++;
-    agreed = agree(call);
+    call.sequence = is_message ? messages_[{call.root, call.kind == Kind::send}]++ : sequence_++;
+    agreed = is_message ? agree_on_message(call) : agree(call);
   }
   const auto flight = std::make_shared<Flight>(device_, std::move(held));
   flight->fork(stream_);
@@ -420,6 +442,39 @@ Work Group::broadcast(const Tensor& x, int root) {
   return start(call_of(Kind::broadcast, x, root), {x}, x, [&](cuda::Stream& stream) {
     check(library().broadcast(x.bytes(), x.bytes(), x.byte_size(), ncclUint8, root, comm_, stream.raw()),
           "ncclBroadcast");
+  });
+}
+
+Work Group::all_to_all(const Tensor& x, const Tensor& y) {
+  check_all_to_all(x, y, size());
+  if (x.device() != device_ || y.device() != device_) return host_->all_to_all(x, y);
+  count_bytes(x.byte_size());
+  return start(call_of(Kind::all_to_all, x), {x, y}, y, [&](cuda::Stream& stream) {
+    const std::size_t piece = x.byte_size() / static_cast<std::size_t>(size());
+    call([&] {
+      for (int other = 0; other < size(); ++other) {
+        const std::size_t offset = piece * static_cast<std::size_t>(other);
+        check(library().send(x.bytes() + offset, piece, ncclUint8, other, comm_, stream.raw()), "ncclSend");
+        check(library().receive(y.bytes() + offset, piece, ncclUint8, other, comm_, stream.raw()), "ncclRecv");
+      }
+    });
+  });
+}
+
+Work Group::send(const Tensor& x, int to) {
+  check_message("send", x, to, rank(), size());
+  if (x.device() != device_) return host_->send(x, to);
+  bytes_ += static_cast<std::int64_t>(x.byte_size());
+  return start(call_of(Kind::send, x, to), {x}, x, [&](cuda::Stream& stream) {
+    check(library().send(x.bytes(), x.byte_size(), ncclUint8, to, comm_, stream.raw()), "ncclSend");
+  });
+}
+
+Work Group::receive(const Tensor& x, int from) {
+  check_message("receive", x, from, rank(), size());
+  if (x.device() != device_) return host_->receive(x, from);
+  return start(call_of(Kind::receive, x, from), {x}, x, [&](cuda::Stream& stream) {
+    check(library().receive(x.bytes(), x.byte_size(), ncclUint8, from, comm_, stream.raw()), "ncclRecv");
   });
 }
 

@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/cuda/stream.h"
@@ -40,6 +42,9 @@ class Group : public Collective, public Peers {
   Work reduce_scatter(const Tensor& x, const Tensor& part) override;
   Work all_gather(const Tensor& part, const Tensor& all) override;
   Work broadcast(const Tensor& x, int root = 0) override;
+  Work all_to_all(const Tensor& x, const Tensor& y) override;
+  Work send(const Tensor& x, int to) override;
+  Work receive(const Tensor& x, int from) override;
   void barrier() override { host_->barrier(); }
   void abort(const std::string& reason) override;
   /// Bytes as a ring sends them; of what is replayed, those of its recording. Seconds are the host group's.
@@ -52,10 +57,14 @@ class Group : public Collective, public Peers {
   struct Failure;
   using Queue = std::function<void(cuda::Stream&)>;
 
-  /// `held` stays until the computing stream is behind the work.
+  /// `held` stays until the computing stream is behind the work, which writes `output` unless it sends it.
   Work start(Call call, std::vector<Tensor> held, const Tensor& output, const Queue& queue);
   /// The others' calls, compared in the background; throws in wait() where they differ.
   std::function<void()> agree(const Call& call);
+  /// The same of a message, which the receiver compares.
+  std::function<void()> agree_on_message(const Call& call);
+  /// PeerError, and the end of the group, unless `theirs` is as expected.
+  static void require(const Call& expected, const Call& theirs, int other, const Call& mine, HostGroup& host);
   void init(const ncclUniqueId& id);
   void check(ncclResult_t result, const char* call);
   void check(ncclResult_t result, const char* call, const std::string& more);
@@ -76,7 +85,8 @@ class Group : public Collective, public Peers {
   ncclComm_t comm_ = nullptr;
   cuda::Stream stream_;
   std::uint64_t sequence_ = 0;
-  std::atomic<std::int64_t> bytes_{0};  ///< sent over NCCL
+  std::map<std::pair<int, bool>, std::uint64_t> messages_;  ///< so far, by the other rank and whether this one sends
+  std::atomic<std::int64_t> bytes_{0};                      ///< sent over NCCL
   const std::shared_ptr<Failure> failure_;
   std::timed_mutex calling_;  ///< held while a call into NCCL uses the communicator
   std::atomic<bool> stopping_{false};

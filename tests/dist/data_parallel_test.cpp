@@ -130,6 +130,9 @@ class Watched final : public Collective {
   Work reduce_scatter(const Tensor& x, const Tensor& part) override { return group_.reduce_scatter(x, part); }
   Work all_gather(const Tensor& part, const Tensor& all) override { return group_.all_gather(part, all); }
   Work broadcast(const Tensor& x, int root) override { return group_.broadcast(x, root); }
+  Work all_to_all(const Tensor& x, const Tensor& y) override { return group_.all_to_all(x, y); }
+  Work send(const Tensor& x, int to) override { return group_.send(x, to); }
+  Work receive(const Tensor& x, int from) override { return group_.receive(x, from); }
   void barrier() override { group_.barrier(); }
   void abort(const std::string& reason) override { group_.abort(reason); }
 

@@ -120,6 +120,55 @@ TEST_P(HostGroups, GathersScattersAndBroadcasts) {
       backend);
 }
 
+TEST_P(HostGroups, EveryRankHasItsPieceOfEachOther) {
+  const auto [backend, ranks, count] = GetParam();
+  run_ranks(
+      ranks,
+      [n = count](Collective& group) {
+        const int rank = group.rank(), size = group.size();
+        const Tensor x = Tensor::zeros({n * size}, DType::i64), y = Tensor::zeros({n * size}, DType::i64);
+        const auto value = [&](int from, int to, std::int64_t i) { return (from * size + to) * n + i; };
+        for (int to = 0; to < size; ++to)
+          for (std::int64_t i = 0; i < n; ++i) x.data<std::int64_t>()[to * n + i] = value(rank, to, i);
+        group.all_to_all(x, y).wait();
+        for (int from = 0; from < size; ++from)
+          for (std::int64_t i = 0; i < n; ++i)
+            ASSERT_EQ(y.data<const std::int64_t>()[from * n + i], value(from, rank, i)) << from;
+      },
+      backend);
+}
+
+// Every rank sends to all others before it receives anything, with collectives before and behind.
+TEST_P(HostGroups, MessagesArriveInOrder) {
+  const auto [backend, ranks, count] = GetParam();
+  run_ranks(
+      ranks,
+      [n = count](Collective& group) {
+        const int rank = group.rank(), size = group.size();
+        const Tensor sum = Tensor::full({3}, 1), after = sum.clone();
+        std::vector<Work> works{group.all_reduce(sum)};
+        std::vector<Tensor> received;
+        for (int round = 0; round < 3; ++round)
+          for (int other = 0; other < size; ++other)
+            if (other != rank) works.push_back(group.send(Tensor::full({n}, 100 * round + rank), other));
+        for (int other = size; other-- > 0;)
+          for (int round = 0; round < 3 && other != rank; ++round) {
+            received.push_back(Tensor::zeros({n}));
+            works.push_back(group.receive(received.back(), other));
+          }
+        works.push_back(group.all_reduce(after));
+        for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
+        auto next = received.begin();
+        for (int other = size; other-- > 0;)
+          for (int round = 0; round < 3 && other != rank; ++round, ++next)
+            for (std::int64_t i = 0; i < n; ++i)
+              ASSERT_EQ(next->data<const float>()[i], static_cast<float>(100 * round + other));
+        EXPECT_EQ(sum.to_doubles(), std::vector<double>(3, size));
+        EXPECT_EQ(after.to_doubles(), std::vector<double>(3, size));
+      },
+      backend);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, HostGroups, testing::ValuesIn(cases()), [](const auto& one) {
   std::string name = join_text(one.param.backend, "_ranks", one.param.ranks, "_elements", one.param.count);
   std::replace(name.begin(), name.end(), ' ', '_');
@@ -188,6 +237,7 @@ TEST(HostGroup, EveryKindOfDisagreementIsNamed) {
       [](Collective& group) { group.broadcast(Tensor::zeros({4})).wait(); },
       [](Collective& group) { group.all_gather(Tensor::zeros({2}), Tensor::zeros({4})).wait(); },
       [](Collective& group) { group.reduce_scatter(Tensor::zeros({4}), Tensor::zeros({2})).wait(); },
+      [](Collective& group) { group.all_to_all(Tensor::zeros({4}), Tensor::zeros({4})).wait(); },
       [](Collective& group) { group.barrier(); },
   };
   for (const auto& other : others)
@@ -201,6 +251,74 @@ TEST(HostGroup, EveryKindOfDisagreementIsNamed) {
   for (const std::string& failure : failures_of_ranks(
            loopback_groups(2), [](Collective& group) { group.broadcast(Tensor::zeros({4}), group.rank()).wait(); }))
     EXPECT_NE(failure.find("from rank 1"), std::string::npos) << failure;
+}
+
+// Rank 0 sends f32 [5000]; rank 1 calls something else.
+TEST(HostGroup, AMessageThatIsNotAwaitedIsNamed) {
+  const std::function<void(Collective&)> others[] = {
+      [](Collective& group) { group.receive(Tensor::zeros({5001}), 0).wait(); },
+      [](Collective& group) { group.receive(Tensor::zeros({2}), 0).wait(); },
+      [](Collective& group) { group.receive(Tensor::zeros({5000}, DType::i32), 0).wait(); },
+      [](Collective& group) {
+        group.receive(Tensor::zeros({50, 100}), 0).wait();
+      },
+      [](Collective& group) { group.all_reduce(Tensor::zeros({5000})).wait(); },
+      [](Collective& group) { group.barrier(); },
+  };
+  for (const char* backend : {"loopback", "shared memory", "tcp"})
+    for (const auto& other : others) {
+      const std::vector<std::string> failures = failures_of_ranks(groups_of(backend, 2), [&](Collective& group) {
+        set_status(group, join_text("step ", group.rank() + 6));
+        if (group.rank() == 1) return other(group);
+        // Until it hears of it.
+        while (true) group.send(Tensor::zeros({5000}), 1).wait();
+      });
+      for (const std::string& failure : failures) {
+        EXPECT_PRED2(test::contains, failure, "the ranks disagree: rank 0 ");
+        EXPECT_PRED2(test::contains, failure,
+                     "calls send of f32 [5000] to rank 1 at step 6, its message number 1 there; rank 1 ");
+      }
+    }
+}
+
+TEST(HostGroup, ACollectiveInPlaceOfAMessageIsNamed) {
+  for (const std::string& failure : failures_of_ranks(loopback_groups(2), [](Collective& group) {
+         group.barrier();
+         if (group.rank() == 1) return group.receive(Tensor::zeros({3}), 0).wait();
+         group.all_reduce(Tensor::zeros({3})).wait();
+       })) {
+    EXPECT_PRED2(test::contains, failure, "rank 0 calls all_reduce of f32 [3] (sum), its collective number 2");
+    EXPECT_PRED2(test::contains, failure, "rank 1 calls receive of f32 [3] from rank 0, its message number 1 there");
+  }
+}
+
+// Rank 0 waits for a message of rank 1, or with a large one for it.
+TEST(HostGroup, ARankWithoutAMessageIsNamed) {
+  for (const char* backend : {"loopback", "shared memory", "tcp"})
+    for (const bool sends : {false, true}) {
+      const std::vector<std::string> failures = failures_of_ranks(groups_of(backend, 3), [&](Collective& group) {
+        group.barrier();
+        if (group.rank() == 1) return group.abort("no memory");
+        if (group.rank() == 2) return group.barrier();
+        const Tensor x = Tensor::zeros({20'000'000});
+        (sends ? group.send(x, 1) : group.receive(x, 1)).wait();
+      });
+      for (const int rank : {0, 2}) {
+        EXPECT_PRED2(test::contains, failures[static_cast<std::size_t>(rank)], "rank 1 ");
+        EXPECT_PRED2(test::contains, failures[static_cast<std::size_t>(rank)], "gave up: no memory");
+      }
+    }
+}
+
+TEST(HostGroup, OneProcessHasNobodyToSendTo) {
+  Collective& alone = one_process();
+  const Tensor x = Tensor::full({3}, 2), y = Tensor::zeros({3});
+  alone.all_to_all(x, y).wait();
+  EXPECT_EQ(y.to_doubles(), (std::vector<double>{2, 2, 2}));
+  EXPECT_EQ(test::error_message<IndexError>([&] { (void)alone.send(x, 0); }),
+            "send: rank 0 is no other one of 1 ranks; this is rank 0");
+  EXPECT_THROW(alone.receive(x, 1), IndexError);
+  EXPECT_THROW(alone.all_to_all(x, x), UsageError);
 }
 
 TEST(HostGroup, ARankThatLeavesOrGivesUpIsNamed) {
@@ -254,6 +372,25 @@ TEST(HostGroup, TrafficHasWhatWasWaitedFor) {
     EXPECT_EQ(failure, "");
 }
 
+TEST(HostGroup, TrafficHasMessages) {
+  for (const std::string& failure : failures_of_ranks(loopback_groups(2), [](Collective& group) {
+         const Tensor x = Tensor::zeros({3000});
+         group.barrier();
+         std::vector<CollectiveSpan> spans;
+         group.record_spans(&spans);
+         const Traffic before = group.traffic();
+         (group.rank() == 0 ? group.send(x, 1) : group.receive(x, 0)).wait();
+         const Traffic traffic = group.traffic() - before;
+         group.record_spans(nullptr);
+         EXPECT_GT(traffic.seconds, 0);
+         EXPECT_EQ(traffic.bytes >= 12000 && traffic.bytes < 13000, group.rank() == 0);
+         ASSERT_EQ(spans.size(), 1U);
+         EXPECT_STREQ(spans[0].what, group.rank() == 0 ? "send" : "receive");
+         EXPECT_EQ(spans[0].bytes, traffic.bytes);
+       }))
+    EXPECT_EQ(failure, "");
+}
+
 TEST(HostGroup, BadArguments) {
   EXPECT_THROW(loopback_groups(0), UsageError);
   run_ranks(2, [](Collective& group) {
@@ -268,6 +405,19 @@ TEST(HostGroup, BadArguments) {
     EXPECT_THROW(group.all_gather(Tensor::zeros({2}), Tensor::zeros({3})), ShapeError);
     EXPECT_THROW(group.reduce_scatter(Tensor::zeros({3}), Tensor::zeros({2})), ShapeError);
     EXPECT_THROW(group.reduce_scatter(Tensor::zeros({4}), Tensor::zeros({2}, DType::f64)), ShapeError);
+    EXPECT_THROW(group.all_to_all(Tensor::zeros({4}), Tensor::zeros({2})), ShapeError);
+    EXPECT_THROW(group.all_to_all(Tensor::zeros({3}), Tensor::zeros({3})), ShapeError);
+    EXPECT_THROW(group.all_to_all(Tensor::zeros({4}), Tensor::zeros({4}, DType::f64)), ShapeError);
+    const Tensor six = Tensor::zeros({6});
+    const auto four_from = [&](std::int64_t begin) {
+      return Tensor::view(six.storage(), {4}, {1}, begin, DType::f32, Device{});
+    };
+    EXPECT_THROW(group.all_to_all(four_from(0), four_from(2)), UsageError);
+    EXPECT_THROW(group.send(Tensor(), 1 - group.rank()), UsageError);
+    EXPECT_THROW(group.send(every_other, 1 - group.rank()), ShapeError);
+    EXPECT_THROW(group.send(six, 2), IndexError);
+    EXPECT_THROW(group.receive(six, -1), IndexError);
+    EXPECT_THROW(group.receive(six, group.rank()), IndexError);
     group.barrier();
   });
 }

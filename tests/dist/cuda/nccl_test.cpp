@@ -50,6 +50,8 @@ TEST_P(CudaNcclOfOneRank, GivesBackWhatItGets) {
     expect_equal(all, x);
     group_->broadcast(y).wait();
     expect_equal(y, x);
+    group_->all_to_all(x, part).wait();
+    expect_equal(part, x);
   }
 }
 

@@ -67,11 +67,12 @@ std::vector<const Message*> sent(const Operation& from, int to) {
   return found;
 }
 
-/// Calls f(sent, received) for each pair of messages; false where they do not make pairs.
+/// Calls f(sent, received) for each pair of messages; false where they do not make pairs. Null: a rank that has none.
 template <class F>
 bool pair_messages(const std::vector<const Operation*>& ranks, F&& f) {
   for (std::size_t to = 0; to < ranks.size(); ++to)
     for (std::size_t from = 0; from < ranks.size(); ++from) {
+      if (ranks[to] == nullptr || ranks[from] == nullptr) continue;
       const std::vector<const Message*> out = sent(*ranks[from], static_cast<int>(to));
       std::size_t next = 0;
       for (const Message& in : ranks[to]->receives) {
@@ -106,16 +107,30 @@ bool Clique::arrive(int rank, const Operation& operation) {
   const auto mine = static_cast<std::size_t>(rank);
   if (aborted_[mine] || passed_[mine]) return true;
   at_[mine] = &operation;
-  return std::find(at_.begin(), at_.end(), nullptr) == at_.end() && all_alike();
+  return !meeting(mine).empty();
 }
 
-bool Clique::all_alike() const {
-  const Operation& first = *at_[0];
-  for (const Operation* one : at_)
-    if (one->kind != first.kind || one->count != first.count || one->type != first.type || one->op != first.op ||
-        one->root != first.root)
-      return false;
-  return first.kind != Kind::point_to_point || pair_messages(at_, [](const Message&, const Message&) {});
+std::vector<const Operation*> Clique::meeting(std::size_t rank) const {
+  const Operation& first = *at_[rank];
+  if (first.kind != Kind::point_to_point) {
+    for (const Operation* of : at_)
+      if (of == nullptr || of->kind != first.kind || of->count != first.count || of->type != first.type ||
+          of->op != first.op || of->root != first.root)
+        return {};
+    return at_;
+  }
+  std::vector<const Operation*> ranks(at_.size());
+  std::vector<std::size_t> reached{rank};
+  while (!reached.empty()) {
+    const std::size_t next = reached.back();
+    reached.pop_back();
+    if (ranks[next] != nullptr) continue;
+    if (at_[next] == nullptr || at_[next]->kind != Kind::point_to_point) return {};
+    ranks[next] = at_[next];
+    for (const auto& messages : {at_[next]->sends, at_[next]->receives})
+      for (const Message& message : messages) reached.push_back(static_cast<std::size_t>(message.peer));
+  }
+  return pair_messages(ranks, [](const Message&, const Message&) {}) ? ranks : std::vector<const Operation*>{};
 }
 
 void Clique::pass(int rank) {
@@ -128,39 +143,38 @@ void Clique::pass(int rank) {
     passed_[mine] = false;
     return;
   }
-  compute();
-  std::fill(at_.begin(), at_.end(), nullptr);
-  std::fill(passed_.begin(), passed_.end(), true);
-  passed_[mine] = false;
+  const std::vector<const Operation*> ranks = meeting(mine);
+  compute(ranks, *at_[mine]);
+  for (std::size_t other = 0; other < ranks.size(); ++other)
+    if (ranks[other] != nullptr) at_[other] = nullptr, passed_[other] = other != mine;
 }
 
-void Clique::compute() const {
-  const Operation& first = *at_[0];
+void Clique::compute(const std::vector<const Operation*>& ranks, const Operation& first) {
   const std::size_t bytes = first.count * size_of(first.type);
   switch (first.kind) {
     case Kind::all_reduce: {
-      const std::vector<std::byte> result = reduce_all(at_, first.count);
-      for (const Operation* one : at_) std::memcpy(one->receive, result.data(), bytes);
+      const std::vector<std::byte> result = reduce_all(ranks, first.count);
+      for (const Operation* one : ranks) std::memcpy(one->receive, result.data(), bytes);
       return;
     }
     case Kind::reduce_scatter: {
-      const std::vector<std::byte> result = reduce_all(at_, first.count * at_.size());
-      for (std::size_t rank = 0; rank < at_.size(); ++rank)
-        std::memcpy(at_[rank]->receive, result.data() + rank * bytes, bytes);
+      const std::vector<std::byte> result = reduce_all(ranks, first.count * ranks.size());
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        std::memcpy(ranks[rank]->receive, result.data() + rank * bytes, bytes);
       return;
     }
     case Kind::all_gather: {
       std::vector<std::byte> all;
-      for (const Operation* one : at_) all.insert(all.end(), one->send, one->send + bytes);
-      for (const Operation* one : at_) std::memcpy(one->receive, all.data(), all.size());
+      for (const Operation* one : ranks) all.insert(all.end(), one->send, one->send + bytes);
+      for (const Operation* one : ranks) std::memcpy(one->receive, all.data(), all.size());
       return;
     }
     case Kind::broadcast:
-      for (const Operation* one : at_)
-        std::memmove(one->receive, at_[static_cast<std::size_t>(first.root)]->send, bytes);
+      for (const Operation* one : ranks)
+        std::memmove(one->receive, ranks[static_cast<std::size_t>(first.root)]->send, bytes);
       return;
     case Kind::point_to_point:
-      pair_messages(at_, [](const Message& out, const Message& in) { std::memmove(in.data, out.data, in.bytes); });
+      pair_messages(ranks, [](const Message& out, const Message& in) { std::memmove(in.data, out.data, in.bytes); });
       return;
   }
 }

@@ -37,16 +37,18 @@ class Clique {
   explicit Clique(int size) : at_(static_cast<std::size_t>(size)), passed_(at_.size()), aborted_(at_.size()) {}
 
   int size() const { return static_cast<int>(at_.size()); }
-  /// The rank has come to this in its stream. Whether it can go on: all ranks have come to the same, the others have
-  /// gone on already, or the rank has given up. Ranks that have come to different things wait for ever, as with NCCL.
+  /// The rank has come to this in its stream. Whether it can go on: all ranks have come to the same, or those that its
+  /// messages reach have come to theirs, the others have gone on already, or the rank has given up. Ranks that have
+  /// come to different things wait for ever, as with NCCL.
   bool arrive(int rank, const Operation& operation);
   /// The first that goes on computes for all.
   void pass(int rank);
   void abort(int rank) { aborted_[static_cast<std::size_t>(rank)] = true; }
 
  private:
-  bool all_alike() const;
-  void compute() const;
+  /// What those ranks have come to that meet `rank`, by rank; empty while they do not.
+  std::vector<const Operation*> meeting(std::size_t rank) const;
+  static void compute(const std::vector<const Operation*>& ranks, const Operation& first);
 
   std::vector<const Operation*> at_;  ///< by rank; null for one that is not there
   std::vector<bool> passed_, aborted_;

@@ -116,6 +116,70 @@ TEST_P(CudaNccl, GathersScattersAndBroadcasts) {
   }
 }
 
+TEST_P(CudaNccl, ExchangesPiecesAndMessages) {
+  for (const int size : {1, 2, 3})
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{5}, std::int64_t{3001}})
+      expect_the_bits_of_the_host(size, [&](Collective& group) {
+        const Tensor x = numbers_of(group.rank(), count * size, DType::bf16, group.device());
+        const Tensor y = Tensor::empty_like(x);
+        group.all_to_all(x, y).wait();
+        return y;
+      });
+  // Round a ring, where rank 0 receives first.
+  expect_the_bits_of_the_host(3, [&](Collective& group) {
+    Tensor x = numbers_of(group.rank(), 3001, DType::f32, group.device());
+    for (int round = 0; round < 2; ++round) {
+      const Tensor y = Tensor::empty_like(x);
+      const auto send = [&] { return group.send(x, (group.rank() + 1) % 3); };
+      const auto receive = [&] { return group.receive(y, (group.rank() + 2) % 3); };
+      const Work first = group.rank() == 0 ? receive() : send();
+      const Work second = group.rank() == 0 ? send() : receive();
+      first.wait();
+      second.wait();
+      x = y;
+    }
+    return x;
+  });
+}
+
+// Ranks 0 and 1 exchange messages while rank 2 is elsewhere.
+TEST_P(CudaNccl, MessagesConcernTwoRanks) {
+  run_ranks(3, [&](Collective& group) {
+    const Tensor x = Tensor::full({700}, group.rank() + 1, DType::f32, group.device());
+    if (group.rank() == 0) {
+      group.send(x, 1).wait();
+      group.receive(x, 1).wait();
+      EXPECT_EQ(x.to(Device{}).data<const float>()[699], 2);
+      group.send(x, 2).wait();
+    } else if (group.rank() == 1) {
+      const Tensor y = Tensor::empty_like(x);
+      group.receive(y, 0).wait();
+      group.send(x, 0).wait();
+      EXPECT_EQ(y.to(Device{}).data<const float>()[0], 1);
+    } else {
+      group.receive(x, 0).wait();
+      EXPECT_EQ(x.to(Device{}).data<const float>()[0], 2);
+    }
+    group.all_reduce(x).wait();
+  });
+}
+
+TEST_P(CudaNccl, AMessageOfAnotherSizeIsNamed) {
+  for (const std::string& failure : failures_of_ranks(nccl_groups(2), [](Collective& group) {
+         const Tensor x = Tensor::zeros({group.rank() == 1 ? 5 : 6}, DType::f32, group.device());
+         if (group.rank() == 0) {
+           group.send(x, 1).wait();
+           group.barrier();
+         } else {
+           group.receive(x, 0).wait();
+         }
+       })) {
+    EXPECT_NE(failure.find("rank 0 calls send of f32 [6] to rank 1, its message number 1 there"), failure.npos)
+        << failure;
+    EXPECT_NE(failure.find("rank 1 calls receive of f32 [5] from rank 0"), failure.npos) << failure;
+  }
+}
+
 TEST_P(CudaNccl, WithoutOrderNcclAdds) {
   controls().all_reduces = controls().point_to_points = 0;
   std::vector<Tensor> results(4);
