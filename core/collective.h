@@ -53,16 +53,19 @@ class HEARTH_API Work {
 
 /// What the collectives of one rank have cost so far.
 struct Traffic {
-  std::int64_t bytes = 0;      ///< sent to other ranks, with what the ranks compare before a collective
-  double seconds = 0;          ///< in which a collective was under way, with the wait for slower ranks
-  double exposed_seconds = 0;  ///< in which Work::wait() waited
+  std::int64_t bytes = 0;         ///< sent to other ranks, with what the ranks compare before a collective
+  double seconds = 0;             ///< in which a collective was under way, with the wait for slower ranks
+  double exposed_seconds = 0;     ///< in which Work::wait() waited
+  std::int64_t remote_bytes = 0;  ///< of the bytes, those to ranks on other hosts; 0 of NCCL's
 
   Traffic& operator+=(const Traffic& more) {
     bytes += more.bytes, seconds += more.seconds, exposed_seconds += more.exposed_seconds;
+    remote_bytes += more.remote_bytes;
     return *this;
   }
   Traffic operator-(const Traffic& earlier) const {
-    return {bytes - earlier.bytes, seconds - earlier.seconds, exposed_seconds - earlier.exposed_seconds};
+    return {bytes - earlier.bytes, seconds - earlier.seconds, exposed_seconds - earlier.exposed_seconds,
+            remote_bytes - earlier.remote_bytes};
   }
 };
 

@@ -84,6 +84,11 @@ void set_status(Collective& group, const std::string& status) {
   if (auto* const peers = dynamic_cast<Peers*>(&group)) peers->set_status(status);
 }
 
+std::string route_of(const Collective& group) {
+  const auto* const peers = dynamic_cast<const Peers*>(&group);
+  return peers != nullptr ? peers->route() : "";
+}
+
 std::vector<std::int64_t> gather(Collective& group, std::int64_t number) {
   const Tensor all = Tensor::zeros({group.size()}, DType::i64);
   group.all_gather(Tensor::of<std::int64_t>({1}, {number}), all).wait();

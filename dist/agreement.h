@@ -19,6 +19,8 @@ class HEARTH_API Peers {
   virtual std::string who(int rank) const = 0;
   /// What this rank does from now on, "step 12": compared before each collective, and named where this rank fails.
   virtual void set_status(const std::string& status) = 0;
+  /// How large sums go from rank to rank: "hierarchical, 4 hosts of 2 ranks"; "" where a library decides.
+  virtual std::string route() const { return ""; }
 };
 
 /// The same of any group: "rank 2" where it is none of dist's.
@@ -26,6 +28,7 @@ HEARTH_API std::string who(const Collective& group, int rank);
 /// What failed, for the other ranks: the error's text, or words in place of "std::bad_alloc".
 HEARTH_API std::string failure_text(const std::exception& error);
 HEARTH_API void set_status(Collective& group, const std::string& status);
+HEARTH_API std::string route_of(const Collective& group);
 
 /// What each rank gave, in order. Every rank calls it.
 HEARTH_API std::vector<std::int64_t> gather(Collective& group, std::int64_t number);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/build.h"
 #include "core/cpu/signals.h"
@@ -168,9 +169,8 @@ void Control::fail(const std::string& reason) {
 }
 
 void Control::tell_failure(const std::string& reason) {
-  if (reason.empty() || !failed_ || told_) return;
-  told_ = true;
-  failed_(reason);
+  if (reason.empty()) return;
+  for (const auto& [listener, f] : std::exchange(failed_, {})) f(reason);
 }
 
 void Control::warn(const std::string& text) {
@@ -178,11 +178,11 @@ void Control::warn(const std::string& text) {
   if (warned_) warned_(text);
 }
 
-void Control::on_failure(std::function<void(const std::string&)> f) {
+void Control::on_failure(const void* listener, std::function<void(const std::string&)> f) {
   const std::string failed = failure();
   const std::lock_guard lock(calling_);
-  failed_ = std::move(f);
-  told_ = false;
+  failed_.erase(listener);
+  if (f) failed_.emplace(listener, std::move(f));
   tell_failure(failed);
 }
 

@@ -68,10 +68,10 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  /// Called on another thread, once, when the group has failed; at once if it has already. When this returns, what was
-  /// given before is not called any more, nor under way.
-  void on_failure(std::function<void(const std::string&)> f);
-  /// The same, when a rank has given no sign of life for a while, and when it does again.
+  /// Called on another thread, once, when the group has failed; at once if it has already. Each `listener` has one
+  /// function: when this returns, its earlier one is not called any more, nor under way.
+  void on_failure(const void* listener, std::function<void(const std::string&)> f);
+  /// Called when a rank has given no sign of life for a while, and when it does again.
   void on_warning(std::function<void(const std::string&)> f);
   /// Why the group has failed; "" as long as it has not. Waits up to so many seconds for it to fail.
   std::string failure(double wait_seconds = 0) const;
@@ -104,6 +104,7 @@ class Control {
   void take(Frame kind, const std::string& payload);
   void fail(const std::string& reason);
   void warn(const std::string& text);
+  /// Calls all that were not called yet.
   void tell_failure(const std::string& reason);
 
   const int rank_;
@@ -119,9 +120,9 @@ class Control {
   std::string failure_;
   std::string status_;
   std::map<std::string, std::string> values_;
-  std::mutex calling_;  ///< held while a function of the user runs
-  std::function<void(const std::string&)> failed_, warned_;
-  bool told_ = false;                   ///< failed_ was called
+  std::mutex calling_;                                                     ///< held while a function of the user runs
+  std::map<const void*, std::function<void(const std::string&)>> failed_;  ///< by listener
+  std::function<void(const std::string&)> warned_;
   std::atomic<std::int64_t> heard_{0};  // steady clock, ms
   bool stopping_ = false;
   std::thread beats_, listens_;

@@ -52,7 +52,12 @@ std::span<const std::byte> bytes_of(const Tensor& x) { return {x.bytes(), x.byte
 
 }  // namespace
 
-HostGroup::HostGroup(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {
+HostGroup::HostGroup(std::unique_ptr<Transport> transport, Route route, bool ordered)
+    : transport_(std::move(transport)),
+      sums_(
+          route, ordered, transport_->rank(), transport_->hosts(),
+          [this](std::span<const Outgoing> out, std::span<const Incoming> in) { exchange(out, in); },
+          [this](const std::string& reason) { transport_->abort(reason); }) {
   collectives_.thread = std::thread([this] { work(collectives_); });
 }
 
@@ -75,14 +80,18 @@ void HostGroup::abort(const std::string& reason) { transport_->abort(reason); }
 
 Traffic HostGroup::traffic() const {
   const auto seconds = [](std::int64_t ns) { return 1e-9 * static_cast<double>(ns); };
-  return {bytes_, seconds(busy_ns_), seconds(*exposed_ns_)};
+  return {bytes_, seconds(busy_ns_), seconds(*exposed_ns_), remote_bytes_};
 }
 
 void HostGroup::exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
   transport_->exchange(out, in);
-  std::int64_t bytes = 0;
-  for (const Outgoing& message : out) bytes += static_cast<std::int64_t>(message.bytes.size());
+  std::int64_t bytes = 0, remote = 0;
+  for (const Outgoing& message : out) {
+    bytes += static_cast<std::int64_t>(message.bytes.size());
+    if (sums_.is_remote(message.to)) remote += static_cast<std::int64_t>(message.bytes.size());
+  }
   bytes_ += bytes;
+  remote_bytes_ += remote;
   sent_bytes += bytes;
 }
 
@@ -161,11 +170,13 @@ void HostGroup::work(Lane& lane) {
 void HostGroup::run(Lane& lane, const Job& job) {
   // The lane may have been idle.
   const auto begin = std::max(job.started, lane.last_end);
-  const std::int64_t before = sent_bytes;
+  // A route may send by two threads, and no messages are under way then; of messages each lane has its own.
+  const auto sent = [&] { return &lane == &collectives_ ? bytes_.load() : sent_bytes; };
+  const std::int64_t before = sent();
   job.run();
   lane.last_end = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
-  if (spans_ != nullptr) spans_->push_back({job.what, sent_bytes - before, begin, lane.last_end});
+  if (spans_ != nullptr) spans_->push_back({job.what, sent() - before, begin, lane.last_end});
 }
 
 Work HostGroup::start_on(Kind kind, const Tensor& input, const Tensor& output,
@@ -204,30 +215,6 @@ std::vector<std::vector<std::byte>> HostGroup::agree(const Call& mine, std::span
   return data;
 }
 
-std::vector<const std::byte*> HostGroup::exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size_of_x,
-                                                         std::int64_t grain) {
-  const Pieces pieces(count, size(), grain);
-  const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * size_of_x; };
-  const std::size_t mine = bytes(pieces.size(rank()));
-  // Only ever larger: a resize to more fills with zeros, which takes as long as a reduction.
-  received_.resize(std::max(received_.size(), mine * static_cast<std::size_t>(size())));
-  std::vector<Outgoing> out;
-  std::vector<Incoming> in;
-  std::vector<const std::byte*> rows;
-  for (int other = 0; other < size(); ++other) {
-    std::byte* const row = received_.data() + mine * static_cast<std::size_t>(other);
-    if (other == rank()) {
-      rows.push_back(x + bytes(pieces.begin(rank())));
-      continue;
-    }
-    rows.push_back(row);
-    out.push_back({other, {x + bytes(pieces.begin(other)), bytes(pieces.size(other))}});
-    in.push_back({other, {row, mine}});
-  }
-  exchange(out, in);
-  return rows;
-}
-
 void HostGroup::run_all_reduce(const Call& call, const Tensor& x, Reduce op, std::optional<DType> wire) {
   const DType type = wire.value_or(x.dtype());
   // In the type that travels: x itself, or a rounded copy.
@@ -243,23 +230,7 @@ void HostGroup::run_all_reduce(const Call& call, const Tensor& x, Reduce op, std
     for (const std::vector<std::byte>& one : inlined) rows.push_back(one.data());
     reduce_rows(rows, type, sent.bytes(), type, x.size(), op);
   } else {
-    const std::size_t size_of_sent = size_of(type);
-    const std::int64_t grain = grain_bytes / static_cast<std::int64_t>(size_of_sent);
-    const Pieces pieces(x.size(), size(), grain);
-    const auto piece = [&](int of) {
-      return std::span(sent.bytes() + static_cast<std::size_t>(pieces.begin(of)) * size_of_sent,
-                       static_cast<std::size_t>(pieces.size(of)) * size_of_sent);
-    };
-    const std::vector<const std::byte*> rows = exchange_pieces(sent.bytes(), x.size(), size_of_sent, grain);
-    reduce_rows(rows, type, piece(rank()).data(), type, pieces.size(rank()), op);
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int other = 0; other < size(); ++other) {
-      if (other == rank()) continue;
-      out.push_back({other, piece(rank())});
-      in.push_back({other, piece(other)});
-    }
-    exchange(out, in);
+    sums_.all_reduce(sent.bytes(), type, x.size(), op);
   }
   if (wire) x.copy_from(sent);
 }
@@ -277,8 +248,7 @@ Work HostGroup::reduce_scatter(const Tensor& x, const Tensor& part) {
   return start_on(Kind::reduce_scatter, x, part, [this, call](const Tensor& from, const Tensor& to) {
     agree(call, {});
     if (to.size() == 0) return;
-    const auto rows = exchange_pieces(from.bytes(), from.size(), size_of(from.dtype()), to.size());
-    reduce_rows(rows, from.dtype(), to.bytes(), from.dtype(), to.size(), Reduce::sum);
+    sums_.reduce_scatter(from.bytes(), from.dtype(), to.size(), to.bytes());
   });
 }
 

@@ -18,13 +18,13 @@
 #include "core/collective.h"
 #include "dist/agreement.h"
 #include "dist/call.h"
+#include "dist/routes.h"
 #include "dist/transport.h"
 
 namespace hearth::dist {
 
 /// The ranks of a transport as a group. Before each collective the ranks compare what they are about to do, in one
-/// small message, which carries the data too where that is small. A large sum costs each rank 2 (n - 1) / n of its
-/// bytes, sent and received: every rank adds up one piece, then all exchange the sums.
+/// small message, which carries the data too where that is small. Large sums go by a route (dist/routes.h).
 ///
 /// A message between two ranks begins with its sender's call, which the receiver compares with its own, and which looks
 /// like that of a collective: so a rank that calls something else is named. Messages to each rank, and from each, have
@@ -33,7 +33,8 @@ namespace hearth::dist {
 /// Tensors on a device are copied to the host and back; the caller waits for that.
 class HostGroup : public Collective, public Peers {
  public:
-  explicit HostGroup(std::unique_ptr<Transport> transport);
+  /// ConfigError where the ranks cannot sum by `route`; see ProcessGroupOptions.
+  explicit HostGroup(std::unique_ptr<Transport> transport, Route route = Route::automatic, bool ordered = true);
   /// Waits for what was started.
   ~HostGroup() override;
 
@@ -56,6 +57,7 @@ class HostGroup : public Collective, public Peers {
   std::string failure() const { return transport_->failure(); }
   std::string who(int rank) const override { return transport_->who(rank); }
   void set_status(const std::string& status) override;
+  std::string route() const override { return sums_.text(); }
   /// The call with what this rank does now.
   Call at_status(Call call) const;
 
@@ -92,15 +94,12 @@ class HostGroup : public Collective, public Peers {
   /// All ranks tell each other what they call, with at most inline_bytes of data; returns what each sent.
   std::vector<std::vector<std::byte>> agree(const Call& call, std::span<const std::byte> inlined);
   void run_all_reduce(const Call& call, const Tensor& x, Reduce op, std::optional<DType> wire);
-  /// Sends each rank its piece of x, elements of `size` bytes, and receives all pieces of this rank's range.
-  std::vector<const std::byte*> exchange_pieces(const std::byte* x, std::int64_t count, std::size_t size,
-                                                std::int64_t grain);
 
   const std::unique_ptr<Transport> transport_;
-  std::vector<std::byte> received_;
+  SumRoute sums_;
   std::uint64_t sequence_ = 0;
   std::vector<CollectiveSpan>* spans_ = nullptr;
-  std::atomic<std::int64_t> bytes_{0}, busy_ns_{0};
+  std::atomic<std::int64_t> bytes_{0}, remote_bytes_{0}, busy_ns_{0};
   const std::shared_ptr<std::atomic<std::int64_t>> exposed_ns_ = std::make_shared<std::atomic<std::int64_t>>(0);
   std::string status_;
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 #include "dist/transport.h"
@@ -16,8 +17,9 @@ constexpr std::size_t buffered_bytes = 1024;
 
 /// What all ranks of a group see, under one mutex.
 struct Hub {
-  explicit Hub(int size)
+  Hub(int size, std::vector<int> of_ranks)
       : ranks(size),
+        hosts(std::move(of_ranks)),
         boxes(static_cast<std::size_t>(size) * static_cast<std::size_t>(size)),
         left(static_cast<std::size_t>(size)) {}
 
@@ -35,6 +37,7 @@ struct Hub {
   }
 
   const int ranks;
+  const std::vector<int> hosts;
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::deque<Message>> boxes;  // what a rank has sent to another and was not received yet
@@ -54,6 +57,7 @@ class Loopback : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return hub_->ranks; }
   const char* name() const override { return "loopback"; }
+  std::vector<int> hosts() const override { return hub_->hosts; }
 
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     std::unique_lock lock(hub_->mutex);
@@ -124,9 +128,12 @@ class Loopback : public Transport {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> loopback_transports(int size) {
+std::vector<std::unique_ptr<Transport>> loopback_transports(int size, const std::vector<int>& hosts) {
   HEARTH_CHECK(UsageError, size >= 1 && size <= 4096, "loopback: ", size, " ranks; 1..4096 are possible");
-  const auto hub = std::make_shared<Hub>(size);
+  HEARTH_CHECK(UsageError, hosts.empty() || hosts.size() == static_cast<std::size_t>(size), "loopback: ", hosts.size(),
+               " hosts for ", size, " ranks; each has one");
+  const auto hub =
+      std::make_shared<Hub>(size, hosts.empty() ? std::vector<int>(static_cast<std::size_t>(size)) : hosts);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int rank = 0; rank < size; ++rank) transports.push_back(std::make_unique<Loopback>(hub, rank));
   return transports;

@@ -59,6 +59,10 @@ void reduce_rows(std::span<const std::byte* const> rows, DType from, std::byte* 
     if (from == to) return reduce<From>(rows, reinterpret_cast<From*>(result), count, op);
     if constexpr (!std::is_same_v<Sum<From>, From>)
       if (to == DType::f32) return reduce<From>(rows, reinterpret_cast<float*>(result), count, op);
+    if constexpr (std::is_same_v<From, float>) {
+      if (to == DType::f16) return reduce<From>(rows, reinterpret_cast<f16*>(result), count, op);
+      if (to == DType::bf16) return reduce<From>(rows, reinterpret_cast<bf16*>(result), count, op);
+    }
     throw DTypeError(join_text("all_reduce: a sum of ", from, " cannot be stored as ", to));
   });
 }

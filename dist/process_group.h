@@ -9,19 +9,26 @@
 
 #include "core/collective.h"
 #include "dist/environment.h"
+#include "dist/route.h"
 
 namespace hearth::dist {
 
 struct ProcessGroupOptions {
   double join_seconds = 120;    ///< to wait for the other ranks at the start
   double give_up_seconds = 60;  ///< without a sign of life from a rank: the group fails
-  bool shared_memory = true;    ///< in place of TCP where all ranks are processes of one machine
+  bool shared_memory = true;    ///< in place of TCP between ranks that are processes of one machine
+  Route route = Route::automatic;
+  /// Sums by pairs of neighbouring ranks, as Collective says; else a route may add in an order of its own.
+  bool ordered = true;
+  /// Ranks that give the same text share memory; "": the machine and container of this process.
+  std::string host{};
   /// Called on another thread with what the user should hear of: a rank that is silent, one that is there again.
   std::function<void(const std::string&)> warn{};
 };
 
-/// Joins the group of `placement`, connected by shared memory or by TCP; rank 0 runs the server that the ranks meet
-/// at, unless what started them does. PeerError where the ranks do not come together.
+/// Joins the group of `placement`, connected by shared memory, by TCP, or within hosts by the one and between them by
+/// the other; rank 0 runs the server that the ranks meet at, unless what started them does. PeerError where the ranks
+/// do not come together; ConfigError where they cannot sum by `route`.
 HEARTH_API std::unique_ptr<Collective> join_processes(const Placement& placement,
                                                       const ProcessGroupOptions& options = {});
 

@@ -58,7 +58,7 @@ using Nonce = std::array<std::uint64_t, 2>;
 /// Where what lies in the segment of `size` ranks: a nonce, bells, channels, rings. Pages that nobody touches take no
 /// memory.
 struct Layout {
-  explicit Layout(int size) : ranks(static_cast<std::size_t>(size)) {
+  explicit Layout(std::size_t size) : ranks(size) {
     constexpr std::size_t all = std::size_t{64} << 20, least = std::size_t{64} << 10, most = std::size_t{1} << 20;
     ring = std::clamp(std::bit_floor(all / (ranks * ranks)), least, most);
     channels = line + ranks * sizeof(Bell);
@@ -106,30 +106,20 @@ class File {
   int file_;
 };
 
-/// What processes have in common that can see each other's: the same kernel and namespaces. Ranks with addresses of
-/// their own are meant to be apart.
-std::string place_of_process() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  for (const char* kind : {"pid", "net"}) {
-    std::array<char, 64> text{};
-    const ssize_t length = readlink(join_text("/proc/self/ns/", kind).c_str(), text.data(), text.size());
-    if (id.empty() || length <= 0) return "";
-    id += "," + std::string(text.data(), static_cast<std::size_t>(length));
-  }
-  return id;
-}
-
 class SharedMemory : public Transport {
  public:
-  SharedMemory(Control& control, int size, std::unique_ptr<Segment> segment, double timeout_seconds)
-      : control_(control), layout_(size), segment_(std::move(segment)), timeout_seconds_(timeout_seconds) {
-    control.on_failure([this](const std::string& reason) { interrupt(reason); });
+  SharedMemory(Control& control, std::vector<int> ranks, std::unique_ptr<Segment> segment, double timeout_seconds)
+      : control_(control),
+        ranks_(std::move(ranks)),
+        layout_(ranks_.size()),
+        segment_(std::move(segment)),
+        timeout_seconds_(timeout_seconds) {
+    control.on_failure(this, [this](const std::string& reason) { interrupt(reason); });
   }
   ~SharedMemory() override {
-    control_.on_failure(nullptr);
+    control_.on_failure(this, nullptr);
     bell(rank()).left.store(1);
-    for (int other = 0; other < size(); ++other) wake(other);
+    for (int other : ranks_) wake(other);
   }
 
   int rank() const override { return control_.rank(); }
@@ -177,7 +167,11 @@ class SharedMemory : public Transport {
 
  private:
   Bell& bell(int of) const {
-    return *std::launder(reinterpret_cast<Bell*>(segment_->at() + line + static_cast<std::size_t>(of) * sizeof(Bell)));
+    return *std::launder(reinterpret_cast<Bell*>(segment_->at() + line + place(of) * sizeof(Bell)));
+  }
+  /// In the segment.
+  std::size_t place(int rank) const {
+    return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
   }
   /// One of those that this rank waits for; -1 where all are there.
   int one_that_left(std::span<const Outgoing> sent, std::span<const Incoming> received) const {
@@ -187,9 +181,7 @@ class SharedMemory : public Transport {
       if (bell(one.to).left.load() != 0) return one.to;
     return -1;
   }
-  std::size_t index(int from, int to) const {
-    return static_cast<std::size_t>(from) * layout_.ranks + static_cast<std::size_t>(to);
-  }
+  std::size_t index(int from, int to) const { return place(from) * layout_.ranks + place(to); }
   Channel& channel(int from, int to) const {
     return *std::launder(
         reinterpret_cast<Channel*>(segment_->at() + layout_.channels + index(from, to) * sizeof(Channel)));
@@ -265,6 +257,7 @@ class SharedMemory : public Transport {
   }
 
   Control& control_;
+  const std::vector<int> ranks_;
   const Layout layout_;
   const std::unique_ptr<Segment> segment_;
   const double timeout_seconds_;
@@ -273,7 +266,8 @@ class SharedMemory : public Transport {
   std::atomic<bool> failed_{false};
 };
 
-/// What rank 0 tells: where it runs, its process and file, and what stands at the segment's beginning.
+/// What the rank that makes a segment tells: where it runs, its process and file, and what stands at the segment's
+/// beginning.
 struct Offer {
   std::string place;
   long process = 0;
@@ -289,15 +283,15 @@ struct Offer {
   }
 };
 
-/// Rank 0's segment, filled; or why not.
-std::unique_ptr<Segment> make_segment(const File& file, const Layout& layout, Nonce nonce, std::string& why) {
+/// The segment of `rank`, filled; or why not.
+std::unique_ptr<Segment> make_segment(const File& file, const Layout& layout, Nonce nonce, int rank, std::string& why) {
   if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(layout.bytes)) != 0) {
-    why = join_text("rank 0 gets no shared memory: ", std::strerror(errno));
+    why = join_text("rank ", rank, " gets no shared memory: ", std::strerror(errno));
     return {};
   }
   auto segment = std::make_unique<Segment>(file.get(), layout.bytes);
   if (segment->at() == nullptr) {
-    why = join_text("rank 0 cannot map shared memory: ", std::strerror(errno));
+    why = join_text("rank ", rank, " cannot map shared memory: ", std::strerror(errno));
     return {};
   }
   for (std::size_t i = 0; i < layout.ranks; ++i) new (segment->at() + line + i * sizeof(Bell)) Bell;
@@ -307,11 +301,11 @@ std::unique_ptr<Segment> make_segment(const File& file, const Layout& layout, No
   return segment;
 }
 
-/// The segment of rank 0 as another rank sees it; or why not.
-std::unique_ptr<Segment> open_segment(const Offer& offer, const Layout& layout, const std::string& place, int rank,
-                                      std::string& why) {
+/// The segment of rank `maker` as another rank sees it; or why not.
+std::unique_ptr<Segment> open_segment(const Offer& offer, const Layout& layout, const std::string& place, int maker,
+                                      int rank, std::string& why) {
   if (offer.file < 0 || place.empty() || offer.place != place) {
-    why = join_text("rank ", rank, " is on another machine, or in another container, than rank 0");
+    why = join_text("rank ", rank, " is on another machine, or in another container, than rank ", maker);
     return {};
   }
   const File file(
@@ -323,28 +317,44 @@ std::unique_ptr<Segment> open_segment(const Offer& offer, const Layout& layout, 
     if (segment->at() != nullptr) std::memcpy(&nonce, segment->at(), sizeof nonce);
     if (nonce == offer.nonce && nonce != Nonce{}) return segment;
   }
-  why = join_text("rank ", rank, " cannot see the memory of rank 0");
+  why = join_text("rank ", rank, " cannot see the memory of rank ", maker);
   return {};
 }
 
 }  // namespace
 
+std::string place_of_process() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  for (const char* kind : {"pid", "net"}) {
+    std::array<char, 64> text{};
+    const ssize_t length = readlink(join_text("/proc/self/ns/", kind).c_str(), text.data(), text.size());
+    if (id.empty() || length <= 0) return "";
+    id += "," + std::string(text.data(), static_cast<std::size_t>(length));
+  }
+  return id;
+}
+
 std::unique_ptr<Transport> shared_memory_transport(Control& control, int size, std::string& why,
                                                    const SharedMemoryOptions& options) {
-  const Layout layout(size);
-  const std::string place = place_of_process();
+  std::vector<int> ranks = options.ranks;
+  for (int rank = 0; options.ranks.empty() && rank < size; ++rank) ranks.push_back(rank);
+  const Layout layout(ranks.size());
+  const int maker = ranks.front();
+  const bool makes = control.rank() == maker;
+  const std::string place = place_of_process(), offer_key = join_text("memory of ", maker);
   std::string own;  // why this rank cannot
   std::unique_ptr<Segment> segment;
-  const File file(control.rank() == 0 ? memfd_create("hearth ranks", MFD_CLOEXEC) : -1);
-  if (control.rank() == 0) {
+  const File file(makes ? memfd_create("hearth ranks", MFD_CLOEXEC) : -1);
+  if (makes) {
     Offer offer{.place = place, .process = getpid(), .file = file.get()};
     if (getrandom(offer.nonce.data(), sizeof offer.nonce, 0) != sizeof offer.nonce) offer.file = -1;
-    segment = make_segment(file, layout, offer.nonce, own);
+    segment = make_segment(file, layout, offer.nonce, maker, own);
     if (!segment || place.empty()) offer.file = -1;
-    control.set("memory", offer.text());
+    control.set(offer_key, offer.text());
   } else {
-    segment =
-        open_segment(Offer::read(control.get("memory", options.join_seconds)), layout, place, control.rank(), own);
+    const Offer offer = Offer::read(control.get(offer_key, options.join_seconds));
+    segment = open_segment(offer, layout, place, maker, control.rank(), own);
   }
   const auto key = [](int rank) { return join_text("memory/", rank); };
   control.set(key(control.rank()), own);
@@ -354,7 +364,7 @@ std::unique_ptr<Transport> shared_memory_transport(Control& control, int size, s
     if (why.empty()) why = theirs;
   }
   if (!why.empty()) return nullptr;
-  return std::make_unique<SharedMemory>(control, size, std::move(segment), options.timeout_seconds);
+  return std::make_unique<SharedMemory>(control, std::move(ranks), std::move(segment), options.timeout_seconds);
 }
 
 }  // namespace hearth::dist

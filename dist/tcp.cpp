@@ -86,9 +86,9 @@ class TcpTransport : public Transport {
         ranks_(connect_ranks(control, size, options.address.empty() ? control.local_address() : options.address,
                              options.join_seconds)) {
     HEARTH_CHECK(PeerError, wake_, "eventfd: ", std::strerror(errno));
-    control.on_failure([this](const std::string& reason) { interrupt(reason); });
+    control.on_failure(this, [this](const std::string& reason) { interrupt(reason); });
   }
-  ~TcpTransport() override { control_.on_failure(nullptr); }
+  ~TcpTransport() override { control_.on_failure(this, nullptr); }
 
   int rank() const override { return control_.rank(); }
   int size() const override { return static_cast<int>(ranks_.size()); }

@@ -29,6 +29,8 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const char* name() const = 0;
+  /// The host of each rank, numbered from 0 in the order of ranks: processes of one machine and container.
+  virtual std::vector<int> hosts() const { return std::vector<int>(static_cast<std::size_t>(size())); }
 
   /// Sends and receives all of these, in any order, and returns when all are through. Between two ranks messages arrive
   /// in the order of the calls; sizes must match. PeerError where a rank is gone or nothing moves for too long.
@@ -44,7 +46,7 @@ class Transport {
   virtual void set_status(const std::string&) {}
 };
 
-/// Transports of `size` ranks that are threads of this process.
-std::vector<std::unique_ptr<Transport>> loopback_transports(int size);
+/// Transports of `size` ranks that are threads of this process. `hosts`: those that they claim to be on.
+std::vector<std::unique_ptr<Transport>> loopback_transports(int size, const std::vector<int>& hosts = {});
 
 }  // namespace hearth::dist

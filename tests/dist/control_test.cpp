@@ -96,7 +96,7 @@ TEST(ControlGroup, ARankThatGivesUpIsNamedToAll) {
   const auto a = group.join(0), b = group.join(1);
   std::string called;
   std::promise<void> told;
-  a->on_failure([&](const std::string& reason) {
+  a->on_failure(&a, [&](const std::string& reason) {
     called = reason;
     told.set_value();
   });
@@ -109,7 +109,7 @@ TEST(ControlGroup, ARankThatGivesUpIsNamedToAll) {
   EXPECT_EQ(b->failure(), "rank 1 gave up: the loss is nan");
   EXPECT_THROW(a->get("never"), PeerError);
   std::string late;
-  a->on_failure([&](const std::string& text) { late = text; });
+  a->on_failure(&a, [&](const std::string& text) { late = text; });
   EXPECT_EQ(late, reason) << "who asks late is told at once";
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,34 +13,65 @@
 #include "core/build.h"
 #include "dist/control.h"
 #include "dist/frame.h"
+#include "dist/host_group.h"
 #include "dist/process_group.h"
 #include "tests/support/ranks.h"
 
 namespace hearth::dist {
 
-inline std::vector<std::unique_ptr<Collective>> process_groups(int size, bool shared_memory) {
+/// How ranks sum, and where they seem to be.
+struct TestRoute {
+  Route route = Route::automatic;
+  bool ordered = true;
+  std::vector<int> hosts{};  ///< by rank; empty: all on one
+};
+/// Ranks side by side, as many on each host but the last.
+inline std::vector<int> hosts_with(int ranks_each, int size) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < size; ++rank) hosts.push_back(rank / ranks_each);
+  return hosts;
+}
+
+inline std::vector<std::unique_ptr<Collective>> process_groups(int size, bool shared_memory,
+                                                               const TestRoute& route = {}) {
   // Until the end of the program, as the groups need theirs to their own end.
   static std::vector<std::unique_ptr<ControlServer>> servers;
   const std::string token = "of the test";
   servers.push_back(std::make_unique<ControlServer>("127.0.0.1", 0, ControlOptions{.size = size, .token = token}));
   std::vector<std::unique_ptr<Collective>> groups(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> failures(groups.size());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      groups[static_cast<std::size_t>(rank)] = join_processes({.rank = rank,
-                                                               .size = size,
-                                                               .address = "127.0.0.1",
-                                                               .port = servers.back()->port(),
-                                                               .token = token,
-                                                               .is_server_elsewhere = true},
-                                                              {.shared_memory = shared_memory});
+      const auto at = static_cast<std::size_t>(rank);
+      const Placement placement{.rank = rank,
+                                .size = size,
+                                .address = "127.0.0.1",
+                                .port = servers.back()->port(),
+                                .token = token,
+                                .is_server_elsewhere = true};
+      ProcessGroupOptions options{.shared_memory = shared_memory, .route = route.route, .ordered = route.ordered};
+      if (!route.hosts.empty()) options.host = "host " + std::to_string(route.hosts[at]);
+      try {
+        groups[at] = join_processes(placement, options);
+      } catch (...) {
+        failures[at] = std::current_exception();
+      }
     });
   for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
   return groups;
 }
 
-inline std::vector<std::unique_ptr<Collective>> groups_of(const std::string& backend, int size) {
-  return backend == "loopback" ? loopback_groups(size) : process_groups(size, backend == "shared memory");
+/// "loopback", "shared memory", "tcp", or "shared memory and tcp" where the route has no hosts: of two ranks each.
+inline std::vector<std::unique_ptr<Collective>> groups_of(const std::string& backend, int size, TestRoute route = {}) {
+  if (backend == "shared memory and tcp" && route.hosts.empty()) route.hosts = hosts_with(2, size);
+  if (backend != "loopback") return process_groups(size, backend != "tcp", route);
+  std::vector<std::unique_ptr<Collective>> groups;
+  for (std::unique_ptr<Transport>& transport : loopback_transports(size, route.hosts))
+    groups.push_back(std::make_unique<HostGroup>(std::move(transport), route.route, route.ordered));
+  return groups;
 }
 
 /// Rank 2 of three gives up within a sum of so many elements: the others name it.

@@ -55,7 +55,7 @@ class HostGroups : public testing::TestWithParam<Case> {};
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* backend : {"loopback", "shared memory", "tcp"})
+  for (const char* backend : {"loopback", "shared memory", "tcp", "shared memory and tcp"})
     for (const auto& [ranks, count] : {std::pair<int, std::int64_t>{1, 5},
                                        {2, 1},
                                        {2, 5000},
@@ -265,7 +265,7 @@ TEST(HostGroup, AMessageThatIsNotAwaitedIsNamed) {
       [](Collective& group) { group.all_reduce(Tensor::zeros({5000})).wait(); },
       [](Collective& group) { group.barrier(); },
   };
-  for (const char* backend : {"loopback", "shared memory", "tcp"})
+  for (const char* backend : {"loopback", "shared memory", "tcp", "shared memory and tcp"})
     for (const auto& other : others) {
       const std::vector<std::string> failures = failures_of_ranks(groups_of(backend, 2), [&](Collective& group) {
         set_status(group, join_text("step ", group.rank() + 6));
@@ -294,7 +294,7 @@ TEST(HostGroup, ACollectiveInPlaceOfAMessageIsNamed) {
 
 // Rank 0 waits for a message of rank 1, or with a large one for it.
 TEST(HostGroup, ARankWithoutAMessageIsNamed) {
-  for (const char* backend : {"loopback", "shared memory", "tcp"})
+  for (const char* backend : {"loopback", "shared memory", "tcp", "shared memory and tcp"})
     for (const bool sends : {false, true}) {
       const std::vector<std::string> failures = failures_of_ranks(groups_of(backend, 3), [&](Collective& group) {
         group.barrier();

@@ -107,7 +107,7 @@ std::pair<std::string, std::size_t> real_offer() {
     const std::unique_ptr<Transport> transport = shared_memory_transport(own, 2, why);
     EXPECT_NE(transport, nullptr) << why;
     if (rank != 0) return;
-    std::istringstream(own.get("memory")) >> place;
+    std::istringstream(own.get("memory of 0")) >> place;
     std::ifstream maps("/proc/self/maps");
     for (std::string text; std::getline(maps, text);)
       if (text.find("hearth ranks") != std::string::npos)
@@ -139,7 +139,7 @@ TEST(SharedMemory, AnOfferOfSomethingElseIsRefused) {
     const ControlOptions options{.size = 2, .token = "t", .beat_seconds = 0.05};
     const ControlServer server("127.0.0.1", 0, options);
     Control first("127.0.0.1", server.port(), 0, options, 10), second("127.0.0.1", server.port(), 1, options, 10);
-    first.set("memory", text);
+    first.set("memory of 0", text);
     first.set("memory/0", "");
     std::string why;
     EXPECT_EQ(shared_memory_transport(second, 2, why), nullptr);
@@ -155,7 +155,7 @@ TEST(SharedMemory, ARankThatDiesBeforeItSaysYesIsNamed) {
   Control first("127.0.0.1", server.port(), 0, options, 10);
   auto second = std::make_unique<Control>("127.0.0.1", server.port(), 1, options, 10);
   std::thread ends([&] {
-    (void)second->get("memory");
+    (void)second->get("memory of 0");
     second->give_up("no memory");
   });
   std::string why;

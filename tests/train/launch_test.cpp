@@ -288,14 +288,45 @@ TEST_F(Launched, MpirunStartsRanks) {
   EXPECT_EQ(weights("mpi"), weights("one"));
 }
 
-TEST_F(Launched, TwoMachinesWithAddressesOfTheirOwn) {
-  const ProgramResult result = run({test::source_dir() + "/scripts/machines", "--hosts", "2", "--rate", "1gbit", "--",
-                                    test::hearth_program(), "train", "run.json", "--out", "two"});
+TEST_F(Launched, MachinesWithAddressesOfTheirOwn) {
+  const std::vector<std::string> machines{test::source_dir() + "/scripts/machines",
+                                          "--hosts",
+                                          "2",
+                                          "--ranks",
+                                          "2",
+                                          "--rate",
+                                          "1gbit",
+                                          "--",
+                                          test::hearth_program()};
+  const auto on_machines = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), machines.begin(), machines.end());
+    return run(words);
+  };
+  const ProgramResult result = on_machines({"train", "run.json", "--out", "four"});
   if (result.exit_code == 77) GTEST_SKIP() << result.err;
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, "ranks     2 (tcp, ")) << result.err;
+  EXPECT_TRUE(contains(result.err,
+                       "ranks     4 (shared memory and tcp, torchrun variables), route hierarchical, 2 "
+                       "hosts of 2 ranks"))
+      << result.err;
   ASSERT_EQ(launch("1", "one").exit_code, 0);
-  EXPECT_EQ(weights("two"), weights("one"));
+  EXPECT_EQ(weights("four"), weights("one"));
+  const ProgramResult by_tree = on_machines(
+      {"train", "run.json", "--out", "tree", "--set", "dist.route=\"tree\"", "--set", "dist.backend=\"tcp\""});
+  ASSERT_EQ(by_tree.exit_code, 0) << by_tree.err;
+  EXPECT_TRUE(contains(by_tree.err, "ranks     4 (tcp, torchrun variables), route tree")) << by_tree.err;
+  EXPECT_EQ(weights("tree"), weights("one"));
+}
+
+TEST_F(Launched, ARouteThatTheRanksCannotTakeIsRefused) {
+  for (const auto& [ranks, route, why] : {std::tuple{"2", "ring", "wants sums by pairs of neighbouring ranks"},
+                                          {"2", "hierarchical", "all ranks are on one host"}}) {
+    const ProgramResult result = run({test::hearth_program(), "launch", "-n", ranks, "--", "train", "run.json", "--set",
+                                      join_text("dist.route=\"", route, '"')});
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_TRUE(contains(result.err, join_text("dist.route: ", route, ": "))) << result.err;
+    EXPECT_TRUE(contains(result.err, why)) << result.err;
+  }
 }
 
 TEST_F(Launched, FaultsOfUse) {

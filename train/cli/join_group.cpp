@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "dist/agreement.h"
 #include "dist/nccl_log/kept_log.h"
 #include "dist/process_group.h"
 #include "train/cli/near_device.h"
@@ -51,10 +52,14 @@ std::unique_ptr<Collective> join_group(RunConfig& config, std::string& text) {
       dist::join_processes(*placement, {.join_seconds = options.join_timeout,
                                         .give_up_seconds = options.timeout,
                                         .shared_memory = options.backend != DistBackend::tcp,
+                                        .route = options.route,
+                                        .ordered = config.train.deterministic,
                                         .warn = warn});
   std::string why_not;
   group = on_devices(std::move(group), config, placement->local_rank, why_not);
-  text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")", why_not);
+  const std::string route = dist::route_of(*group);
+  text = join_text(group->size(), " (", group->backend(), ", ", placement->source, ")", route.empty() ? "" : ", route ",
+                   route, why_not);
   return group;
 }
 

@@ -196,6 +196,17 @@ void describe(Fields<DistOptions>& f) {
       "MPI, Slurm or Kubernetes say that this process is a rank; nccl where every rank has a GPU of its own and the "
       "library, else shared memory where all ranks are processes of one machine, else tcp, of which gloo is another "
       "name.");
+  f.choice(
+      "route", &DistOptions::route,
+      {{"auto", dist::Route::automatic},
+       {"direct", dist::Route::direct},
+       {"ring", dist::Route::ring},
+       {"tree", dist::Route::tree},
+       {"hierarchical", dist::Route::hierarchical}},
+      "How sums on the host go from rank to rank. direct: every rank receives its piece of all others, and sends its "
+      "sum to them. ring: round all ranks, which add in an order of their own, so not with train.deterministic. tree: "
+      "halves between 2^k ranks. hierarchical: within each host, then between hosts, on hosts of as many ranks each. "
+      "auto: hierarchical where the ranks can, else direct. NCCL chooses for itself.");
   f.text("address", &DistOptions::address,
          "HOST or HOST:PORT where rank 0 listens and the ranks meet; as the launcher says if not given.");
   f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536},

@@ -13,6 +13,7 @@
 #include "core/dtype.h"
 #include "core/tf32.h"
 #include "data/registry.h"
+#include "dist/route.h"
 #include "models/registry.h"
 #include "models/weights/weights.h"
 #include "optim/registry.h"
@@ -154,6 +155,7 @@ enum class DistBackend : std::uint8_t { automatic, none, tcp, nccl };
 
 struct DistOptions {
   DistBackend backend = DistBackend::automatic;
+  dist::Route route = dist::Route::automatic;
   std::string address;
   double bucket_mb = 10;
   double first_bucket_mb = 1;
