@@ -11,6 +11,7 @@
 #include "data/packing/pack_text.h"
 #include "train/bench/bench.h"
 #include "train/bench/data_bench.h"
+#include "train/bench/dist_bench.h"
 #include "train/bench/step_bench.h"
 #include "train/bench/traced_step.h"
 #include "train/cli/commands.h"
@@ -221,12 +222,53 @@ int bench_loading(const Arguments& arguments) {
   return 0;
 }
 
+/// The section `dist` of a configuration, alone.
+struct TrafficConfig {
+  DistOptions dist;
+};
+void describe(Fields<TrafficConfig>& f) { f.object("dist", &TrafficConfig::dist, "Several processes."); }
+
+int bench_ranks(const Arguments& arguments) {
+  HEARTH_CHECK(UsageError, arguments.positional().size() == 1,
+               "bench dist: replays the traffic of a model that --traffic names, of no config; \"",
+               arguments.positional().back(), "\" is too much");
+  arguments.refuse_others("bench dist", {"--traffic", "--compute-ms", "--route", "--steps", "--set", "--json"});
+  HEARTH_CHECK(UsageError, arguments.has("--traffic") && arguments.has("--compute-ms"),
+               "bench dist: whose gradients, and how long does a step compute? hearth bench dist --traffic resnet50 "
+               "--compute-ms 100");
+  Json root = Json::object().set("dist", Json::object());
+  for (const std::string& assignment : arguments.values("--set")) apply_override(root, assignment);
+  if (const auto route = arguments.value("--route")) apply_override(root, "dist.route=\"" + *route + "\"");
+  const DistOptions dist = parse_fields<TrafficConfig>(root).dist;
+  RunConfig config;
+  config.device = "cpu";
+  config.dist = dist;
+  std::string ranks;
+  const std::unique_ptr<Collective> group = join_group(config, ranks);
+  HEARTH_CHECK(UsageError, group != nullptr,
+               "bench dist: this process is no rank of a run; start it by hearth launch -n N -- bench dist ..., or by "
+               "scripts/machines");
+  TrafficOptions options{.model = *arguments.value("--traffic"),
+                         .compute_ms = arguments.number("--compute-ms", 0),
+                         .steps = arguments.positive("--steps", 10),
+                         .parallel = {.bucket_mb = dist.bucket_mb,
+                                      .first_bucket_mb = dist.first_bucket_mb,
+                                      .overlap = dist.overlap,
+                                      .zero = static_cast<int>(dist.zero)}};
+  if (dist.wire != DType::f32) options.parallel.wire = dist.wire;
+  const TrafficBench measured = bench_traffic(*group, options);
+  if (group->rank() == 0)
+    std::cout << (arguments.has("--json") ? to_text(to_json(measured)) + "\n" : to_text(measured));
+  return 0;
+}
+
 int bench_command(const Arguments& arguments) {
   const std::string& what = arguments.positional()[0];
   if (what == "step") return bench_step(arguments);
   if (what == "ops") return bench_ops(arguments);
   if (what == "data") return bench_loading(arguments);
-  throw UsageError(join_text("bench: \"", what, "\" is not known; use step, ops or data"));
+  if (what == "dist") return bench_ranks(arguments);
+  throw UsageError(join_text("bench: \"", what, "\" is not known; use step, ops, data or dist"));
 }
 
 }  // namespace
@@ -234,19 +276,20 @@ int bench_command(const Arguments& arguments) {
 CommandSpec bench_spec() {
   return {
       "bench",
-      "step|ops|data [CONFIG.json]",
+      "step|ops|data|dist [CONFIG.json]",
       1,
       2,
       "Measures: `bench step CONFIG.json` a whole training step, with all of its `train.accumulate` batches, `bench "
       "ops` single operations, `bench data CONFIG.json` loading without a model: the pipeline, each stage, and the "
-      "limits of the machine.",
+      "limits of the machine, `bench dist` how long the ranks of a run take to sum a model's gradients.",
       {set_option(),
        {"--filter", "REGEX", "ops: only cases whose name matches"},
        {"--device", "NAME", "cpu or cuda[:N] (default: cpu for ops; for step and data what the config says)"},
        {"--scale", "N", "ops: factor on batches and rows (default: 1; 16 on a CUDA device)"},
        {"--check", "", "ops: compare with f64 on the CPU first; code 70 if a result is too far off"},
        {"--steps", "N",
-        "step: how many steps to time (default: 20); on a CUDA device five groups of so many, each queued back to "
+        "step, dist: how many steps to time (default: 20; 10 of dist); on a CUDA device five groups of so many, each "
+        "queued back to "
         "back"},
        {"--random-data", "", "step: random images instead of the config's dataset"},
        {"--image-size", "N", "step: side of the random images (default: 224)"},
@@ -258,6 +301,10 @@ CommandSpec bench_spec() {
        {"--packed", "FOLDER",
         "data: pack text or parallel text into this folder, measure that too, and say how much faster it is"},
        {"--seconds", "N", "data: how long each measurement takes (default: 3)"},
+       {"--traffic", "MODEL", "dist: whose gradients: resnet50, bert, vgg16 or swin_t"},
+       {"--compute-ms", "MS",
+        "dist: what a step computes without communication, a third of it forward; the ranks sleep so long"},
+       {"--route", "NAME", "dist: short for --set dist.route=NAME"},
        {"--serve", "", "step: time one step for each line on stdin, printing its milliseconds"},
        {"--json", "", "print as JSON on stdout"}},
       bench_command};

@@ -204,9 +204,11 @@ int launch_command(const Arguments& arguments) {
   const std::int64_t size = arguments.positive("-n", 0);
   HEARTH_CHECK(UsageError, size >= 1 && size <= 1024, "launch: -n says how many ranks are started, 1 to 1024");
   const std::vector<std::string>& words = arguments.positional();
-  const bool searches = words[0] == "tune" && words.size() > 1 && words[1] != "batch" && words[1] != "lr";
-  HEARTH_CHECK(UsageError, words[0] == "train" || searches, "launch: ", words[0],
-               words[0] == "tune" && words.size() > 1 ? " " + words[1] : "",
+  const std::string second = words.size() > 1 ? words[1] : "";
+  const bool searches = words[0] == "tune" && second != "" && second != "batch" && second != "lr";
+  const bool is_bench = words[0] == "bench" && second == "dist";
+  HEARTH_CHECK(UsageError, words[0] == "train" || searches || is_bench, "launch: ", words[0],
+               words[0] == "tune" ? " " + second : "",
                " does not run as several ranks; usage: hearth launch -n N -- train|tune CONFIG.json [options]");
   const std::int64_t restarts = arguments.whole("--restart", 0, 0);
   Launch launch(static_cast<int>(size), words);
