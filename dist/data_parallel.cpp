@@ -36,7 +36,12 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
                  " MiB; sizes are above 0");
   HEARTH_CHECK(ConfigError, options_.zero == 0 || options_.zero == 1, "data parallel: zero ", options_.zero,
                "; it is 0 or 1, which divides the optimizer's state among the ranks");
+  HEARTH_CHECK(ConfigError, !options_.compress || (!options_.wire && options_.zero == 0),
+               "data parallel: compress with ", options_.wire ? "a wire type" : "zero",
+               "; leave the one or the other out");
   make_buckets();
+  strategy_ = (options_.compress ? options_.compress : plain_sum(options_.wire))({*group_, *parameters_, buckets_});
+  if (strategy_->reads_all()) overlap_ = options_.overlap = false;
   agree();
   if (const Shards* const shards = parameters_->shards(); shards != nullptr) {
     HEARTH_CHECK(
@@ -72,6 +77,8 @@ void DataParallel::agree() {
   mine.emplace_back("divided weights", parameters_->shards() != nullptr ? "yes" : "no");
   mine.emplace_back("zero", std::to_string(options_.zero));
   mine.emplace_back("wire", options_.wire ? join_text(*options_.wire) : "");
+  mine.emplace_back("compress", strategy_->name());
+  for (const auto& [name, value] : strategy_->settings()) mine.emplace_back(join_text("compress.", name), value);
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     mine.emplace_back(bucket_name(i), join_text(buckets_[i].size, " elements from ", buckets_[i].begin, " on"));
   require_same(*group_, "data parallel", mine, "every rank builds the same model, with the same options");
@@ -122,11 +129,16 @@ void DataParallel::overlap_next(bool on) { overlap_ = on && options_.overlap; }
 
 void DataParallel::discard() {
   // The gradients' memory is theirs until they are done.
-  for (const Work& work : works_) try {
-      work.wait();
+  for (const Sum& sum : sums_) try {
+      sum.work.wait();
     } catch (const Error&) {  // nobody asks for the sums any more
     }
-  works_.clear();
+  forget();
+  is_settled_ = true;
+}
+
+void DataParallel::forget() {
+  sums_.clear();
   std::fill(arrived_.begin(), arrived_.end(), char{0});
   for (std::size_t i = 0; i < buckets_.size(); ++i) missing_[i] = buckets_[i].parameters;
 }
@@ -143,39 +155,71 @@ void DataParallel::arrived(std::size_t entry) {
 
 // In order, so that it is the same on all ranks.
 void DataParallel::start_ready() {
-  while (works_.size() < buckets_.size() && missing_[works_.size()] == 0) start(works_.size());
+  while (sums_.size() < buckets_.size() && missing_[sums_.size()] == 0) start(sums_.size());
+}
+
+Tensor DataParallel::grads_of(std::size_t bucket) const {
+  const Tensor& grads = parameters_->grads();
+  const auto& [begin, size, parameters] = buckets_[bucket];
+  return Tensor::view(grads.storage(), {size}, {1}, grads.offset() + begin, grads.dtype(), grads.device());
+}
+
+void DataParallel::begin_step() {
+  HEARTH_CHECK(UsageError, is_settled_, "data parallel: compress ", strategy_->name(),
+               " does not know what became of the last update; call update_made() after it, or discard() where it was "
+               "skipped");
+  // What had no part in the loss is zero.
+  if (strategy_->reads_all())
+    for (const FlatParameters::Entry& entry : parameters_->entries()) (void)grad_of(entry.value);
+  strategy_->begin_step();
 }
 
 void DataParallel::start(std::size_t number) {
   std::optional<Marker> marker;
   if (Marker::is_on()) marker.emplace(lasting_text(bucket_name(number)));
-  const Bucket& bucket = buckets_[number];
-  const Tensor& grads = parameters_->grads();
-  // What had no part in the loss is zero.
+  if (number == 0) begin_step();
   const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (bucket_of_[i] == number) (void)grad_of(entries[i].value);
-  const Tensor part =
-      Tensor::view(grads.storage(), {bucket.size}, {1}, grads.offset() + bucket.begin, grads.dtype(), grads.device());
-  works_.push_back(group_->all_reduce(part, Reduce::sum, options_.wire));
+  sums_.push_back({strategy_->begin(number, grads_of(number))});
+  for (std::size_t i = 0; i < number; ++i)
+    if (has_further(i)) go_on(i);
+}
+
+void DataParallel::wait(std::size_t bucket) const {
+  try {
+    sums_[bucket].work.wait();
+  } catch (const PeerError& error) {
+    throw PeerError(join_text(error.what(), "; this rank waited for the gradients of ", bucket_name(bucket)));
+  }
+}
+
+void DataParallel::go_on(std::size_t bucket) {
+  wait(bucket);
+  sums_[bucket] = {strategy_->next(bucket, grads_of(bucket)), sums_[bucket].stage + 1};
 }
 
 void DataParallel::reduce() {
-  overlapped_ = static_cast<int>(works_.size());
-  while (works_.size() < buckets_.size()) start(works_.size());
-  const std::vector<Work> works = works_;
-  discard();
+  overlapped_ = static_cast<int>(sums_.size());
+  while (sums_.size() < buckets_.size()) start(sums_.size());
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    while (has_further(i)) go_on(i);
   // All of them, so that none writes any more when this throws.
   std::exception_ptr fault;
-  for (std::size_t i = 0; i < works.size(); ++i) try {
-      works[i].wait();
-    } catch (const PeerError& error) {
-      const std::string text = join_text(error.what(), "; this rank waited for the gradients of ", bucket_name(i));
-      if (!fault) fault = std::make_exception_ptr(PeerError(text));
+  for (std::size_t i = 0; i < sums_.size(); ++i) try {
+      wait(i);
     } catch (...) {
       if (!fault) fault = std::current_exception();
     }
+  for (std::size_t i = 0; i < sums_.size() && !fault; ++i) strategy_->end(i, grads_of(i));
+  forget();
   if (fault) std::rethrow_exception(fault);
+  is_settled_ = !strategy_->is_stateful();
+}
+
+void DataParallel::update_made() {
+  if (!is_settled_) strategy_->commit();
+  is_settled_ = true;
 }
 
 void DataParallel::require_equal(const Tensor& x, const std::string& what) {

@@ -11,6 +11,7 @@
 
 #include "autograd/parameters.h"
 #include "core/collective.h"
+#include "dist/strategy/strategy.h"
 
 namespace hearth::dist {
 
@@ -23,6 +24,9 @@ struct DataParallelOptions {
   int zero = 0;
   /// The type in which f32 gradients travel: bf16 or f16 halve the bytes. Sums are formed in f32.
   std::optional<DType> wire{};
+  /// How gradients are compressed on their way to the sum (dist/strategy/registry.h); empty: not at all. Not with
+  /// `wire` and `zero`.
+  StrategyFactory compress{};
 };
 
 /// Sums the gradients of `parameters` over the ranks of `group`; both must outlive it. Gradients are sums, not means:
@@ -39,7 +43,7 @@ class HEARTH_API DataParallel {
  public:
   /// Gives every rank the values of rank 0, or, where ranks have a part of them each, of the rank that has them.
   /// PeerError, naming the rank and the parameter, where the ranks have different parameters; ConfigError for sizes
-  /// that are not above 0 and a `zero` other than 0 and 1.
+  /// that are not above 0, a `zero` other than 0 and 1, and `compress` with `wire` or `zero`.
   DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -54,14 +58,21 @@ class HEARTH_API DataParallel {
   /// that had no part in the loss count as zeros. PeerError where a rank failed: the gradients are of no use then.
   void reduce();
 
+  // Where gradients are compressed with state, as residuals are (Strategy::is_stateful()).
+
+  /// The update from the gradients of the last reduce() was made, on all ranks: what compression has left to the next
+  /// step counts. After an update that was skipped call discard() instead; UsageError at the next sum without either.
+  void update_made();
+  /// The loss scale of the gradients from now on.
+  void set_scale(double scale) { strategy_->set_scale(scale); }
+  /// Registers what compression leaves from step to step.
+  void register_state(State& state) { strategy_->register_state(state); }
+  const Strategy& strategy() const { return *strategy_; }
+
   /// PeerError, naming the rank, unless all ranks have the same bits in `x`; `what` is its name in the message.
   void require_equal(const Tensor& x, const std::string& what);
 
-  struct Bucket {
-    std::int64_t begin = 0;  ///< first element within FlatParameters::grads()
-    std::int64_t size = 0;
-    int parameters = 0;
-  };
+  using Bucket = dist::Bucket;
   /// Those of parameters, in the order in which they are summed: from the end of the buffer, where a backward pass
   /// begins. The last parameters make up the first bucket.
   static std::vector<Bucket> buckets_of(const FlatParameters& parameters, const DataParallelOptions& options);
@@ -72,14 +83,20 @@ class HEARTH_API DataParallel {
   Collective& group() const { return *group_; }
 
  private:
-  struct Progress;  // of one backward pass
-
   void make_buckets();
   std::string bucket_name(std::size_t number) const;
   void agree();
   void arrived(std::size_t entry);
   void start_ready();
+  void forget();
+  void begin_step();
   void start(std::size_t bucket);
+  Tensor grads_of(std::size_t bucket) const;
+  /// Returns when the collective under way of a bucket is done.
+  void wait(std::size_t bucket) const;
+  /// Goes on with the next collective of a bucket.
+  void go_on(std::size_t bucket);
+  bool has_further(std::size_t bucket) const { return sums_[bucket].stage < strategy_->further(); }
 
   Collective* group_;
   FlatParameters* parameters_;
@@ -90,7 +107,13 @@ class HEARTH_API DataParallel {
   bool overlap_ = true;
   std::vector<char> arrived_;  ///< by entry
   std::vector<int> missing_;   ///< entries that a bucket waits for
-  std::vector<Work> works_;    ///< of the buckets that were started
+  struct Sum {
+    Work work;
+    int stage = 0;  ///< collectives before it
+  };
+  std::vector<Sum> sums_;  ///< of the buckets that were started
+  std::unique_ptr<Strategy> strategy_;
+  bool is_settled_ = true;  ///< whether what became of the last update is known
   int overlapped_ = 0;
 };
 
