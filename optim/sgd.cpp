@@ -18,6 +18,11 @@ Sgd::Sgd(FlatParameters& parameters, const SgdOptions& options)
   HEARTH_CHECK(ConfigError, !options.nesterov || (options.momentum > 0 && options.dampening == 0),
                "sgd: nesterov needs momentum above 0 and dampening 0; momentum is ", options.momentum, ", dampening ",
                options.dampening);
+  HEARTH_CHECK(ConfigError,
+               !options.momentum_in_gradients ||
+                   (options.momentum > 0 && options.dampening == 0 && parameters.grads().device().is_cpu()),
+               "sgd: momentum_in_gradients needs momentum above 0 and dampening 0, on the CPU; momentum is ",
+               options.momentum, ", dampening ", options.dampening, ", on ", parameters.grads().device());
   if (options.momentum > 0) make_moment("optimizer.momentum", momentum_);
 }
 
@@ -26,7 +31,8 @@ void Sgd::prepare(double lr, double grad_scale) {
                      .grad_scale = grad_scale,
                      .momentum = options_.momentum,
                      .one_minus_dampening = steps() == 0 ? 1.0 : 1.0 - options_.dampening,
-                     .nesterov = options_.nesterov});
+                     .nesterov = options_.nesterov,
+                     .decay_alone = options_.momentum_in_gradients});
 }
 
 UpdateCells Sgd::cells() {

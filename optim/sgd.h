@@ -17,6 +17,7 @@ struct SgdCoefficients {
   double one_minus_dampening;  ///< share of the gradient that enters the momentum
   bool nesterov;
   bool lr_in_momentum = false;  ///< the momentum holds steps, learning rate included
+  bool decay_alone = false;     ///< the momentum is of the decay alone
   bool skip = false;            ///< this update changes nothing
 };
 
@@ -29,14 +30,20 @@ struct SgdOptions {
   bool decay_norm_bias = false;  ///< see GroupOptions
   std::vector<ParameterGroup> groups = {};
   LayerDecay layer_decay = {};
+  /// Gradients come with their momentum, as compression that sends a part of it gives them (dist.compress dgc). On the
+  /// CPU.
+  bool momentum_in_gradients = false;
 };
 
 /// g = scale * grad + decay * w; m = momentum * m + (1 - dampening) * g, the first m being g;
 /// w -= lr * (nesterov ? g + momentum * m : m). Without momentum w -= lr * g. PyTorch's definition.
+/// With momentum_in_gradients m = momentum * m + decay * w, and w -= lr * (scale * grad + (nesterov ? decay * w +
+/// momentum * m : m)), which is the same where grad is the momentum of gradients.
 /// Source: Sutskever et al. 2013. State: m, only with momentum.
 class HEARTH_API Sgd : public Optimizer {
  public:
-  /// ConfigError unless momentum is in [0, 1), dampening in [0, 1], and nesterov comes with momentum and no dampening.
+  /// ConfigError unless momentum is in [0, 1), dampening in [0, 1], and nesterov comes with momentum and no dampening;
+  /// momentum_in_gradients with dampening, without momentum, or on a CUDA device.
   Sgd(FlatParameters& parameters, const SgdOptions& options);
   bool can_shard() const override { return true; }
 

@@ -28,6 +28,17 @@ void sgd_momentum(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& ran
   }
 }
 
+template <class T>
+void sgd_momentum_of_decay(T* w, const T* g, T* m, std::int64_t n, const SgdRange<T>& range) {
+  const SgdRange<T> c = range;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T decay = c.decay * w[i], moved = c.momentum * m[i] + decay;
+    w[i] -= c.lr * (g[i] * c.scale_1 * c.scale_2 + c.ahead * decay + c.nesterov_coefficient * moved);
+    m[i] = moved;
+  }
+}
+
 }  // namespace hearth::kernels::HEARTH_ISA_NAMESPACE
 #else
 namespace hearth::kernels {
@@ -45,7 +56,9 @@ void sgd_update(cpu::Stream&, const UpdateBuffers& on, const Tensor& moment, con
       const std::int64_t begin = piece.begin, n = piece.end - piece.begin;
       const double factor = trust.empty() ? 1.0 : trust[piece.range];
       const auto constants = sgd_range<T>(coefficients, range.lr_scale, range.weight_decay, factor);
-      if (m)
+      if (m && coefficients.decay_alone)
+        HEARTH_ISA_CALL_UP_TO_V3(sgd_momentum_of_decay<T>, w + begin, g + begin, m + begin, n, constants);
+      else if (m)
         HEARTH_ISA_CALL(sgd_momentum<T>, w + begin, g + begin, m + begin, n, constants);
       else
         HEARTH_ISA_CALL(sgd_plain<T>, w + begin, g + begin, n, constants);
