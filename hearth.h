@@ -54,6 +54,7 @@
 #include "data/text/tokenizers/tokenizer_registry.h"
 #include "dist/data_parallel.h"
 #include "dist/process_group.h"
+#include "dist/strategy/registry.h"
 #include "models/embedding_model.h"
 #include "models/mlp.h"
 #include "models/nn/nn.h"
