@@ -92,6 +92,8 @@ class HEARTH_API GradScaler {
   /// tells them.
   void register_state(State& state);
   const GradScalerOptions& options() const { return options_; }
+  /// The scale of the coming step. Waits for the device.
+  double item_scale() const { return scale_.item(); }
 
  private:
   void gather_buffers(const std::vector<NamedTensor>& buffers);

@@ -203,6 +203,11 @@ std::int64_t moments_of(const Optimizers::Component& optimizer) {
   return (sgd && sgd->momentum > 0) || optimizer.options<LarsConfig>() ? 1 : 0;
 }
 
+std::optional<SgdOptions> sgd_options(const Optimizers::Component& optimizer) {
+  const auto* const sgd = optimizer.options<SgdConfig>();
+  return sgd != nullptr ? std::optional(sgd->options()) : std::nullopt;
+}
+
 Schedules& schedules() {
   static Schedules registry("schedule", "The learning rate over the run.", [](Schedules& r) {
     add_schedule<ConstantSchedule, ConstantOptions>(r, "constant", "The same learning rate throughout.");

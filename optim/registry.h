@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/config/config.h"
 #include "optim/adam.h"
@@ -18,6 +19,8 @@ using Optimizers = Registry<std::unique_ptr<Optimizer>(FlatParameters&)>;
 HEARTH_API Optimizers& optimizers();
 /// How many values an optimizer keeps of each weight; 0 for one that the program added, which may keep any number.
 HEARTH_API std::int64_t moments_of(const Optimizers::Component& optimizer);
+/// The options of an "sgd"; nothing for others.
+HEARTH_API std::optional<SgdOptions> sgd_options(const Optimizers::Component& optimizer);
 
 using Schedules = Registry<std::unique_ptr<Schedule>(const ScheduleInfo&)>;
 /// "constant", "step", "cosine", "polynomial", "inverse_sqrt", and what the program adds.

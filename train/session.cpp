@@ -227,7 +227,8 @@ void Session::train_mode() {
 void Session::prepare_training() {
   const RunConfig& config = loaded_.config;
   if (group_ != nullptr) {
-    ranks = std::make_unique<Ranks>(*group_, config, task->rows_are_independent(), *parameters, model->buffers());
+    ranks = std::make_unique<Ranks>(*group_, config, task->rows_are_independent(), *parameters, model->buffers(),
+                                    plan.steps_per_epoch);
     if (config.dist.sync_batch_norm) nn::sync_batch_norm(*model, group_);
   }
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))
@@ -238,7 +239,7 @@ void Session::prepare_training() {
         std::make_unique<optim::GradScaler>(*parameters, model->buffers(), loss_scale_options(config.precision));
   }
   const OriginScope of_optimizer = OriginScope::of_op("optimizer");
-  optimizer = made_by(config.optimizer, "optimizer", config.optimizer.make(*parameters));
+  optimizer = made_by(config.optimizer, "optimizer", make_optimizer());
   HEARTH_CHECK(ConfigError, config.dist.zero == 0 || optimizer->can_shard(), "/dist/zero: the optimizer \"",
                config.optimizer.type(),
                "\" does not say that ranks may update a part of the weights each; leave zero "
@@ -246,6 +247,13 @@ void Session::prepare_training() {
   base_lr_ = optimizer->base_lr() * lr_factor(config.train);
   schedule = made_by(config.schedule, "schedule", config.schedule.make({plan.total_steps, plan.steps_per_epoch}));
   require_finite_rates(base_lr_, *schedule, plan.total_steps);
+}
+
+std::unique_ptr<optim::Optimizer> Session::make_optimizer() {
+  if (ranks->alone() || !ranks->parallel().strategy().has_momentum()) return config().optimizer.make(*parameters);
+  optim::SgdOptions options = *optim::sgd_options(config().optimizer);
+  options.momentum_in_gradients = true;
+  return std::make_unique<optim::Sgd>(*parameters, options);
 }
 
 void Session::add_configured_hooks() {
@@ -298,6 +306,7 @@ void Session::register_state() {
   if (optimizer) optimizer->register_state(training_state);
   if (ema) ema->register_state(training_state);
   if (loss_scale) loss_scale->register_state(training_state);
+  ranks->register_state(training_state);
   training_state.add("position.step", &position.step);
   training_state.add("position.interval.loss_sum", &position.interval.loss_sum);
   training_state.add("position.interval.correct", &position.interval.correct);

@@ -187,6 +187,7 @@ class HEARTH_API Session : public TrainedModel {
   void check_monitor() const;
   void freeze_parts();
   void prepare_training();
+  std::unique_ptr<optim::Optimizer> make_optimizer();
   void add_configured_hooks();
   void register_state();
   void read_loss_scale();

@@ -16,6 +16,7 @@
 #include "train/checkpoint/bad_samples.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/checkpoint_set.h"
+#include "train/checkpoint/residuals.h"
 #include "train/evaluation_hooks.h"
 
 namespace hearth::train {
@@ -242,6 +243,8 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   std::vector<std::string> optional = later_state();
   // A run may go on with early stopping or without.
   optional.push_back(join_text("hooks.", early_stopping_hook, "."));
+  // One process alone compresses nothing, and ranks may go on where it ended.
+  optional.emplace_back("compress.");
   // It may pass over bad samples from now on, or no more.
   optional.emplace_back(quarantine_state);
   // Runs without hysteresis count no overflows.
@@ -344,6 +347,7 @@ Restored restore_newest(Session& session, const std::string& run_folder, Allowed
                                 run_folder));
   }
   require_own_classes(session, set);
+  require_same_residuals(session, set + "/" + state_file);
   const std::vector<std::string> changes = changes_of_data(session, set);
   if (!changes.empty()) {
     std::string text = "the data has changed";

@@ -218,6 +218,10 @@ void describe(Fields<DistOptions>& f) {
   f.choice("wire", &DistOptions::wire, {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
            "The type in which gradients travel. Sums are formed in f32; bf16 and f16 halve the bytes and round. "
            "f16 holds no gradient beyond 65504. Not with train.deterministic, as the bits would depend on the ranks.");
+  f.component(
+      "compress", &DistOptions::compress, dist::compressions(),
+      "How gradients are compressed on their way between ranks, on the CPU; null: not at all. One process alone "
+      "compresses nothing.");
   f.integer(
       "shards", &DistOptions::shards, {.min = 1, .max = 1 << 16},
       "Pieces that each batch is cut into. With train.deterministic runs of the same number give the same bits on "
@@ -233,6 +237,11 @@ void describe(Fields<DistOptions>& f) {
            "Seconds without a sign of life from a rank after which the run ends.");
   f.number("join_timeout", &DistOptions::join_timeout, {.above = 0, .max = 86400},
            "Seconds that a rank waits at the start for all others to join.");
+  f.rule([](const DistOptions& o) {
+    if (o.compress && o.wire != DType::f32)
+      return "compress decides what travels, and so does wire; leave wire out, or set compress to null";
+    return o.compress && o.zero != 0 ? "compress does not go with zero; leave zero out, or set compress to null" : "";
+  });
 }
 
 void describe(Fields<RunConfig>& f) {

@@ -13,7 +13,7 @@
 #include "core/dtype.h"
 #include "core/tf32.h"
 #include "data/registry.h"
-#include "dist/route.h"
+#include "dist/strategy/registry.h"
 #include "models/registry.h"
 #include "models/weights/weights.h"
 #include "optim/registry.h"
@@ -161,6 +161,7 @@ struct DistOptions {
   double first_bucket_mb = 1;
   bool overlap = true;
   DType wire = DType::f32;
+  dist::Compressions::Component compress;
   std::optional<std::int64_t> shards;
   std::int64_t zero = 0;
   bool sync_batch_norm = false;

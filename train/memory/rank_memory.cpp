@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/memory/rank_memory.h"
 
+#include "core/error.h"
+
 namespace hearth::train {
 
 namespace {
@@ -35,6 +37,10 @@ std::vector<RankStates> states_of_ranks(const Session& session, int ranks) {
 
 std::vector<MemoryNeed> memory_of_ranks(const Session& session, const StepMemory& memory, std::int64_t batch,
                                         int ranks) {
+  HEARTH_CHECK(
+      ConfigError, !session.config().dist.compress,
+      "/dist/compress: a plan for several ranks counts neither "
+      "what a rank keeps of compressed gradients nor the bytes that it sends; set dist.compress to null for it");
   const MemoryNeed whole = memory.at((batch + ranks - 1) / ranks);
   const std::int64_t values =
       session.parameters->values().size() * static_cast<std::int64_t>(size_of(session.parameters->values().dtype()));

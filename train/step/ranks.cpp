@@ -13,6 +13,7 @@
 #include "train/model/loss.h"
 #include "train/model/meter.h"
 #include "train/signals.h"
+#include "train/step/compression.h"
 
 namespace hearth::train {
 
@@ -70,8 +71,9 @@ std::int64_t cuts_of(const RunConfig& config, bool cuts_batches, int ranks) {
   return ranks / std::gcd(batches, static_cast<std::int64_t>(ranks));
 }
 
-/// ConfigError where the wire would round gradients of deterministic mode, as often as there are ranks.
-dist::DataParallelOptions options_of(const RunConfig& config) {
+/// ConfigError where the wire would round gradients of deterministic mode, as often as there are ranks, and where
+/// compression does not go with the rest.
+dist::DataParallelOptions options_of(const RunConfig& config, Device device, std::int64_t steps_per_epoch) {
   HEARTH_CHECK(ConfigError, !config.train.deterministic || config.dist.wire == DType::f32,
                "/dist/wire: ", config.dist.wire,
                " rounds gradients between the ranks, so that the weights depend on their number, and "
@@ -81,6 +83,7 @@ dist::DataParallelOptions options_of(const RunConfig& config) {
                                     .overlap = config.dist.overlap && !config.train.deterministic,
                                     .zero = static_cast<int>(config.dist.zero)};
   if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
+  if (config.dist.compress) options.compress = compression_of(config, device, steps_per_epoch);
   return options;
 }
 
@@ -132,14 +135,15 @@ bool StepPart::same_but_for_weights(const StepPart& other) const {
 Ranks::Ranks(std::int64_t batches) : group_(dist::one_process()), each_(batches), trace_(group_) {}
 
 Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
-             std::vector<NamedTensor> buffers)
+             std::vector<NamedTensor> buffers, std::int64_t steps_per_epoch)
     : group_(group),
       deterministic_(config.train.deterministic),
       cuts_(cuts_of(config, cuts_batches, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(&parameters),
       trace_(group),
-      parallel_(std::make_unique<dist::DataParallel>(group, parameters, options_of(config))),
+      parallel_(std::make_unique<dist::DataParallel>(group, parameters,
+                                                     options_of(config, parameters.grads().device(), steps_per_epoch))),
       gradients_(std::make_unique<dist::PairwiseSum>(parameters.grads())),
       buffers_(std::move(buffers)) {
   std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
@@ -303,6 +307,18 @@ void Ranks::end_piece(std::int64_t piece, bool has_rows) {
 
 void Ranks::finish_step() {
   if (!alone()) reduce();
+}
+
+void Ranks::update_made() {
+  if (!alone()) parallel_->update_made();
+}
+
+void Ranks::set_scale(double scale) {
+  if (!alone()) parallel_->set_scale(scale);
+}
+
+void Ranks::register_state(State& state) {
+  if (!alone()) parallel_->register_state(state);
 }
 
 void Ranks::reduce() {

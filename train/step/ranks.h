@@ -65,7 +65,7 @@ class HEARTH_API Ranks {
   /// Gives all ranks the values of rank 0. Without `cuts_batches` each batch is one rank's. ConfigError where the
   /// pieces do not go round; PeerError where the ranks have different models.
   Ranks(Collective& group, const RunConfig& config, bool cuts_batches, FlatParameters& parameters,
-        std::vector<NamedTensor> buffers);
+        std::vector<NamedTensor> buffers, std::int64_t steps_per_epoch = 1);
 
   /// Whether this is a run of one process. A group of one rank is not: it cuts batches as one of several does.
   bool alone() const { return parallel_ == nullptr; }
@@ -105,6 +105,12 @@ class HEARTH_API Ranks {
   void end_piece(std::int64_t piece, bool has_rows);
   /// After the last one: gradients and buffers are those of the whole step, with the same bits on all ranks.
   void finish_step();
+  /// The update of the step was made, not skipped.
+  void update_made();
+  /// The loss scale of the step, before its first piece.
+  void set_scale(double scale);
+  /// Registers what compressed gradients leave from step to step.
+  void register_state(State& state);
 
   /// Meters of all ranks read the sum of all ranks' sums. These go on as they were, so that how often they are read
   /// changes no bit of them.

@@ -188,6 +188,12 @@ void decide(Session& session) {
   }
 }
 
+/// Whether the update is skipped, on the CPU. The same on all ranks, whose gradients have the same bits.
+bool is_skipped(Session& session) {
+  const bool* const skip = session.optimizer->cells().skip;
+  return skip != nullptr && *skip;
+}
+
 }  // namespace
 
 namespace {
@@ -256,6 +262,7 @@ StepResult begin_step(Session& session, std::int64_t samples) {
   session.optimizer->begin_step(lr);
   if (session.ema) session.ema->begin_update();
   if (session.loss_scale) session.loss_scale->begin_step(*session.optimizer, session.ema.get(), samples);
+  if (session.loss_scale && session.config().dist.compress) session.ranks->set_scale(session.loss_scale->item_scale());
   const auto step = static_cast<std::uint64_t>(session.position.step);
   with_stream(session.device(), [&](auto& stream) { set_random_step(stream, step); });
   return {samples, lr};
@@ -272,6 +279,7 @@ void run_step(Session& session, std::span<const data::Batch> inputs) {
   profiler::add_bytes(passes * static_cast<double>(session.parameters->values().byte_size()));
   decide(session);
   session.optimizer->apply(session.ema.get());
+  if (session.config().dist.compress && !is_skipped(session)) session.ranks->update_made();
   if (session.ema) session.ema->apply_to_buffers();
   enter(session, Phase::other);
 }
