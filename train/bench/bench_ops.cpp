@@ -267,6 +267,8 @@ std::vector<OpBench> op_benches(Device device, std::int64_t scale) {
     add_language(on, dtype);
   }
   for (OpBench& update : update_benches(device)) on.all.push_back(std::move(update));
+  if (device.is_cpu())
+    for (OpBench& compression : compression_benches()) on.all.push_back(std::move(compression));
   return std::move(on.all);
 }
 
