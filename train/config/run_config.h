@@ -13,6 +13,7 @@
 #include "core/dtype.h"
 #include "core/tf32.h"
 #include "data/registry.h"
+#include "dist/route.h"
 #include "dist/strategy/registry.h"
 #include "models/registry.h"
 #include "models/weights/weights.h"
