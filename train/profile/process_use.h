@@ -32,10 +32,10 @@ class HEARTH_API ProcessMeter {
  public:
   explicit ProcessMeter(std::string root = {});
   /// Adds the time since the last call, or the construction, to a record: `process_cpus` (processors busy),
-  /// `process_memory`, `process_swapped` and `machine_memory_left` in bytes, `process_minor_faults` and `process_major_faults`
-  /// of the interval, and bytes a second:
-  /// `process_read`, `process_written`, and by name `machine_network`, `machine_infiniband` and
-  /// `machine_memory_traffic`; `machine_remote_pages` a second where there are several NUMA nodes.
+  /// `process_memory`, `process_swapped` and `machine_memory_left` in bytes, `process_minor_faults` and
+  /// `process_major_faults` of the interval, and bytes a second: `process_read`, `process_written`, and by name
+  /// `machine_network`, `machine_infiniband` and `machine_memory_traffic`; `machine_remote_pages` a second where there
+  /// are several NUMA nodes.
   void write(Json& record);
 
  private:
