@@ -349,10 +349,10 @@ void SumRoute::sum_by_halves(std::byte* x, DType type, std::int64_t count, Reduc
     const Outgoing out{cut.other, {sums + at(sent, sum_element), theirs}};
     const Incoming in{cut.other, std::span(received_).first(mine)};
     exchange_({&out, 1}, {&in, 1});
-    std::byte* const own = sums + at(begin, sum_element);
+    std::byte* const half = sums + at(begin, sum_element);
     // In the order of ranks.
-    const Rows rows = cut.is_low ? Rows{own, received_.data()} : Rows{received_.data(), own};
-    reduce_rows(rows, sum_type, own, sum_type, end - begin, op);
+    const Rows rows = cut.is_low ? Rows{half, received_.data()} : Rows{received_.data(), half};
+    reduce_rows(rows, sum_type, half, sum_type, end - begin, op);
   }
   if (sum_type != type)
     reduce_rows(Rows{sums + at(begin, sum_element)}, sum_type, x + at(begin, element), type, end - begin, op);

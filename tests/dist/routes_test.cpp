@@ -80,7 +80,7 @@ TestRoute route_of(const Case& of) {
 TEST_P(Routes, SumToTheSameBits) {
   const Case of = GetParam();
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64})
-    for (const std::int64_t count : {std::int64_t{130}, std::int64_t{3001}, std::int64_t{40000}}) {
+    for (const std::int64_t count : {std::int64_t{130}, std::int64_t{9001}}) {
       SCOPED_TRACE(join_text(dtype, " [", count, "]"));
       const auto sum = [&](Collective& group) {
         const Tensor x = numbers_of(group.rank(), count, dtype);
@@ -145,21 +145,21 @@ INSTANTIATE_TEST_SUITE_P(All, Routes, testing::ValuesIn(cases()), [](const auto&
   return name;
 });
 
-// Larger than the buffers: several parts.
+// Larger than the buffers: several parts, and many chunks.
 TEST(Route, SumsLargeTensorsInParts) {
-  constexpr std::int64_t count = 9'000'001;
-  for (const Route route : {Route::direct, Route::hierarchical, Route::tree, Route::ring})
-    for (const Tensor& result :
-         results_of(groups_of("loopback", 4, {route, false, hosts_with(2, 4)}), [&](Collective& group) {
-           const Tensor x = Tensor::full({count}, group.rank() + 1, DType::f32);
-           x.data<float>()[count - 1] = 0.5F;
-           group.all_reduce(x).wait();
-           return x;
-         })) {
-      const float* const values = result.data<const float>();
-      ASSERT_EQ(values[count - 1], 2) << name_of(route);
-      for (std::int64_t i = 0; i + 1 < count; ++i) ASSERT_EQ(values[i], 10) << name_of(route) << ' ' << i;
-    }
+  constexpr std::int64_t count = 4'200'001;
+  const auto sum = [](Collective& group) {
+    const Tensor x = Tensor::full({count}, group.rank() + 1, DType::f32);
+    x.data<float>()[count - 1] = 0.5F;
+    group.all_reduce(x).wait();
+    return x;
+  };
+  const Tensor expected = Tensor::full({count}, 10, DType::f32);
+  expected.data<float>()[count - 1] = 2;
+  for (const char* backend : {"loopback", "shared memory and tcp"})
+    for (const Route route : {Route::direct, Route::hierarchical, Route::tree, Route::ring})
+      for (const Tensor& result : results_of(groups_of(backend, 4, {route, false, hosts_with(2, 4)}), sum))
+        ASSERT_TRUE(same_bits(result, expected)) << backend << ' ' << name_of(route);
 }
 
 TEST(Route, AnOrderOfItsOwnIsARings) {

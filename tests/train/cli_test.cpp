@@ -335,7 +335,7 @@ TEST_F(Cli, options_of_another_subcommand_are_refused) {
   for (const char* option : {"--steps=3", "--filter=x", "--profile"})
     expect_failure(hearth({"bench", "data", "run.json", option}), 2, "usage", {"bench data", "is not for it"});
   expect_failure(hearth({"bench", "data"}), 2, "usage", {"bench data CONFIG.json"});
-  expect_failure(hearth({"bench", "disk", "run.json"}), 2, "usage", {"step, ops or data"});
+  expect_failure(hearth({"bench", "disk", "run.json"}), 2, "usage", {"step, ops, data or dist"});
   expect_failure(hearth({"data", "verify", "run.json", "folder"}), 2, "usage", {"data verify", "folder"});
   expect_failure(hearth({"bench", "step", "run.json", "--device", "cuda:99"}), 4, "device", {"cuda:99"});
 }

@@ -136,11 +136,11 @@ TrafficBench bench_traffic(Collective& group, const TrafficOptions& options) {
   Gradients gradients(options.model);
   FlatParameters& flat = gradients.flat();
   dist::DataParallel parallel(group, flat, options.parallel);
-  TrafficBench found;
-  found.model = options.model, found.compute_ms = options.compute_ms;
-  for (const FlatParameters::Entry& entry : flat.entries()) found.parameters += entry.size;
-  found.buckets = static_cast<std::int64_t>(parallel.buckets().size());
-  found.ranks = group.size(), found.backend = group.backend(), found.route = dist::route_of(group);
+  TrafficBench measured;
+  measured.model = options.model, measured.compute_ms = options.compute_ms;
+  for (const FlatParameters::Entry& entry : flat.entries()) measured.parameters += entry.size;
+  measured.buckets = static_cast<std::int64_t>(parallel.buckets().size());
+  measured.ranks = group.size(), measured.backend = group.backend(), measured.route = dist::route_of(group);
   (void)run_traffic_step(parallel, flat, options.compute_ms);
   std::vector<double> steps, exposed, communication;
   for (std::int64_t i = 0; i < options.steps; ++i) {
@@ -148,13 +148,13 @@ TrafficBench bench_traffic(Collective& group, const TrafficOptions& options) {
     steps.push_back(largest(group, step.ms));
     exposed.push_back(largest(group, 1e3 * step.sent.exposed_seconds));
     communication.push_back(largest(group, 1e3 * step.sent.seconds));
-    found.bytes = sum_of(group, step.sent.bytes);
-    found.remote_bytes = sum_of(group, step.sent.remote_bytes);
+    measured.bytes = sum_of(group, step.sent.bytes);
+    measured.remote_bytes = sum_of(group, step.sent.remote_bytes);
   }
-  found.step = timing_of(steps);
-  found.exposed_ms = timing_of(exposed).median_ms;
-  found.communication_ms = timing_of(communication).median_ms;
-  return found;
+  measured.step = timing_of(steps);
+  measured.exposed_ms = timing_of(exposed).median_ms;
+  measured.communication_ms = timing_of(communication).median_ms;
+  return measured;
 }
 
 Json to_json(const TrafficBench& measured) {
