@@ -6,6 +6,7 @@
 
 #include "core/cpu/parallel.h"
 #include "core/error.h"
+#include "dist/strategy/powersgd_kernels.h"
 
 namespace hearth::dist {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 constexpr std::int64_t largest_block = 4096;
 // Blocks that a thread takes at once.
 constexpr std::int64_t blocks_at_once = 16;
-
-void add_scaled(float* x, const float* residual, float ratio, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] += ratio * residual[i];
-}
 
 }  // namespace
 
@@ -103,8 +100,10 @@ Work Quantized::begin(std::size_t bucket, const Tensor& grads) {
                         const Block& block = layout.blocks[static_cast<std::size_t>(b)];
                         const std::int64_t at = layout.begin + block.begin;
                         float* const x = residual_ ? residual_->next() + at : scratch.data();
-                        std::copy_n(g + block.begin, block.size, x);
-                        if (residual_) add_scaled(x, residual_->now() + at, ratio(), block.size);
+                        if (residual_)
+                          kernels::add_residual(g + block.begin, residual_->now() + at, ratio(), x, block.size);
+                        else
+                          std::copy_n(g + block.begin, block.size, x);
                         codec_->encode(x, block.size, codes + block.at, residual_ != nullptr,
                                        draw(2 * static_cast<std::uint32_t>(group_.rank()), layout, block));
                       }
@@ -125,7 +124,7 @@ Work Quantized::next(std::size_t bucket, const Tensor&) {
       float* const x = sum_residual_ ? sum_residual_->next() + block.owned : scratch.data();
       for (int other = 0; other < group_.size(); ++other)
         codec_->decode(layout.received.bytes() + other * all + block.at, block.size, x, other > 0);
-      if (sum_residual_) add_scaled(x, sum_residual_->now() + block.owned, ratio(), block.size);
+      if (sum_residual_) kernels::add_residual(x, sum_residual_->now() + block.owned, ratio(), x, block.size);
       codec_->encode(x, block.size, layout.sum.bytes() + (block.at - mine), sum_residual_ != nullptr,
                      draw(2 * static_cast<std::uint32_t>(group_.rank()) + 1, layout, block));
     }

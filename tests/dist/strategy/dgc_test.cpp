@@ -97,14 +97,14 @@ TEST(Dgc, SumsOfAllRanksAreConservedToTheBit) {
     DataParallel parallel(group, *parameters.flat, options_with(dgc_of({.sparsity = 0.99, .momentum = 0})));
     State state;
     parallel.register_state(state);
-    std::vector<float> given(4096), received(4096);
+    std::vector<float> total(4096), received(4096);
     for (int step = 0; step < 20; ++step) {
       for (int rank = 0; rank < 3; ++rank) {
         std::vector<Tensor> gradients = parameters.draw(rank, step);
         for (std::int64_t i = 0; i < 4096; ++i) {
           float& g = gradients[0].data<float>()[i];
           g = std::round(g * 1024) / 1024;
-          given[static_cast<std::size_t>(i)] += g;
+          total[static_cast<std::size_t>(i)] += g;
         }
         if (rank == group.rank()) parameters.backward_of(gradients);
       }
@@ -115,7 +115,7 @@ TEST(Dgc, SumsOfAllRanksAreConservedToTheBit) {
     }
     const Tensor kept = Tensor::of<float>({4096}, part_of(state, "compress.residual", *parameters.flat));
     group.all_reduce(kept).wait();
-    for (std::size_t i = 0; i < given.size(); ++i) ASSERT_EQ(received[i] + kept.data<const float>()[i], given[i]);
+    for (std::size_t i = 0; i < total.size(); ++i) ASSERT_EQ(received[i] + kept.data<const float>()[i], total[i]);
   });
 }
 

@@ -86,11 +86,11 @@ TEST(PowerSgd, WhatIsLeftOutIsKept) {
     DataParallel parallel(group, *parameters.flat, options_with(powersgd_of({.rank = 2})));
     State state;
     parallel.register_state(state);
-    std::vector<double> given(1200), received(1200);
+    std::vector<double> total(1200), received(1200);
     for (int step = 0; step < 5; ++step) {
       for (int rank = 0; rank < 3; ++rank) {
         const std::vector<float> g = values_of(parameters.draw(rank, step));
-        for (std::size_t i = 0; i < g.size(); ++i) given[i] += static_cast<double>(g[i]);
+        for (std::size_t i = 0; i < g.size(); ++i) total[i] += static_cast<double>(g[i]);
       }
       parameters.backward_of(parameters.draw(group.rank(), step));
       parallel.reduce();
@@ -102,8 +102,8 @@ TEST(PowerSgd, WhatIsLeftOutIsKept) {
     for (const State::Entry& entry : state.entries())
       if (entry.name == "compress.residual") kept = entry.tensor->clone();
     group.all_reduce(kept).wait();
-    for (std::size_t i = 0; i < given.size(); ++i)
-      EXPECT_NEAR(received[i] + static_cast<double>(kept.data<const float>()[i]), given[i], 1e-6);
+    for (std::size_t i = 0; i < total.size(); ++i)
+      EXPECT_NEAR(received[i] + static_cast<double>(kept.data<const float>()[i]), total[i], 1e-6);
   });
 }
 
