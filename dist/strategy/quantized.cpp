@@ -32,7 +32,7 @@ Quantized::Quantized(const StrategyContext& context, std::unique_ptr<Codec> code
       for (std::size_t b = layout.cuts[static_cast<std::size_t>(rank)];
            b < layout.cuts[static_cast<std::size_t>(rank) + 1]; ++b)
         owned = std::max(owned, layout.blocks[b].owned + layout.blocks[b].size);
-    payload_ += layout.part * (group_.size() + 1);
+    payload_ += 2 * layout.part;
   }
   if (!options.error_feedback) return;
   residual_ = std::make_unique<RankState>(group_, context.parameters.grads().size());
@@ -73,7 +73,7 @@ void Quantized::lay_out(Layout& layout, const std::vector<BucketPart>& parts, st
     for (std::size_t b = layout.cuts[rank]; b < layout.cuts[rank + 1]; ++b)
       layout.blocks[b].at += layout.part * static_cast<std::int64_t>(rank);
   layout.sent = Tensor::zeros({ranks * layout.part}, DType::u8);
-  layout.received = Tensor::zeros({ranks * ranks * layout.part}, DType::u8);
+  layout.received = Tensor::zeros({ranks * layout.part}, DType::u8);
   layout.sum = Tensor::zeros({layout.part}, DType::u8);
   layout.all_sums = Tensor::zeros({ranks * layout.part}, DType::u8);
 }
@@ -108,13 +108,13 @@ Work Quantized::begin(std::size_t bucket, const Tensor& grads) {
                                        draw(2 * static_cast<std::uint32_t>(group_.rank()), layout, block));
                       }
                     });
-  return group_.all_gather(layout.sent, layout.received);
+  return group_.all_to_all(layout.sent, layout.received);
 }
 
 Work Quantized::next(std::size_t bucket, const Tensor&) {
   const Layout& layout = layouts_[bucket];
   const auto rank = static_cast<std::size_t>(group_.rank());
-  const std::int64_t all = group_.size() * layout.part, mine = group_.rank() * layout.part;
+  const std::int64_t mine = group_.rank() * layout.part;
   const auto first = static_cast<std::int64_t>(layout.cuts[rank]),
              count = static_cast<std::int64_t>(layout.cuts[rank + 1]) - first;
   cpu::parallel_for(count, blocks_at_once, [&](std::int64_t from, std::int64_t to) {
@@ -123,7 +123,7 @@ Work Quantized::next(std::size_t bucket, const Tensor&) {
       const Block& block = layout.blocks[static_cast<std::size_t>(first + b)];
       float* const x = sum_residual_ ? sum_residual_->next() + block.owned : scratch.data();
       for (int other = 0; other < group_.size(); ++other)
-        codec_->decode(layout.received.bytes() + other * all + block.at, block.size, x, other > 0);
+        codec_->decode(layout.received.bytes() + other * layout.part + (block.at - mine), block.size, x, other > 0);
       if (sum_residual_) kernels::add_residual(x, sum_residual_->now() + block.owned, ratio(), x, block.size);
       codec_->encode(x, block.size, layout.sum.bytes() + (block.at - mine), sum_residual_ != nullptr,
                      draw(2 * static_cast<std::uint32_t>(group_.rank()) + 1, layout, block));

@@ -70,7 +70,7 @@ class Quantized final : public Strategy {
     std::vector<Block> blocks;
     std::vector<std::size_t> cuts;         ///< rank r owns the blocks from cuts[r] to cuts[r + 1]
     std::int64_t part = 0;                 ///< bytes of the codes of a rank's blocks, at most
-    Tensor sent, received, sum, all_sums;  ///< codes [ranks * part], of all ranks, [part], [ranks * part]
+    Tensor sent, received, sum, all_sums;  ///< codes: [ranks * part], of this rank's blocks, [part], all
   };
 
   void lay_out(Layout& layout, const std::vector<BucketPart>& parts, std::int64_t owned_before);

@@ -71,7 +71,7 @@ class HEARTH_API Strategy {
   /// Registers the state under "compress."; what each rank has of its own is a shard of [ranks, n].
   virtual void register_state(State& state);
 
-  /// Bytes that this rank has passed to collectives in the last step.
+  /// Bytes that this rank has sent to each other one in the last step, at most.
   virtual std::int64_t payload() const = 0;
 };
 
