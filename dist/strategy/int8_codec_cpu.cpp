@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/cpu/philox_lanes.h"
 #include "dist/strategy/quantized.h"
 
 namespace hearth {}
@@ -16,31 +17,6 @@ namespace hearth {}
 
 #ifdef HEARTH_ISA_NAMESPACE
 namespace hearth::dist::HEARTH_ISA_NAMESPACE {
-
-/// Words of philox(): the four of counter {first + i, stream, update} at words[0..3][i].
-template <class Word, int lanes>
-void draw_words(Word (&words)[4][lanes], const Draw& draw, Word first) {
-  for (int i = 0; i < lanes; ++i) {
-    words[0][i] = first + static_cast<Word>(i);
-    words[1][i] = draw.stream;
-    words[2][i] = static_cast<Word>(draw.update);
-    words[3][i] = static_cast<Word>(draw.update >> 32);
-  }
-  auto key0 = static_cast<Word>(draw.seed), key1 = static_cast<Word>(draw.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-#pragma omp simd
-    for (int i = 0; i < lanes; ++i) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * words[0][i];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57U} * words[2][i];
-      words[0][i] = static_cast<Word>(p1 >> 32) ^ words[1][i] ^ key0;
-      words[1][i] = static_cast<Word>(p1);
-      words[2][i] = static_cast<Word>(p0 >> 32) ^ words[3][i] ^ key1;
-      words[3][i] = static_cast<Word>(p0);
-    }
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-}
 
 template <class T>
 void encode_int8(T* x, std::int64_t n, std::byte* code, bool remains, const Draw& draw) {
@@ -72,7 +48,14 @@ void encode_int8(T* x, std::int64_t n, std::byte* code, bool remains, const Draw
   for (std::int64_t begin = 0; begin < n; begin += elements) {
     // Element i of these has a half of a word, 16 bits.
     alignas(64) std::uint32_t words[4][lanes];
-    draw_words(words, draw, static_cast<std::uint32_t>((draw.first + begin) / 8));
+    const auto block = static_cast<std::uint32_t>((draw.first + begin) / 8);
+    for (std::uint32_t l = 0; l < lanes; ++l) {
+      words[0][l] = block + l;
+      words[1][l] = draw.stream;
+      words[2][l] = static_cast<std::uint32_t>(draw.update);
+      words[3][l] = static_cast<std::uint32_t>(draw.update >> 32);
+    }
+    hearth::kernels::philox_lanes(words, draw.seed);
     const std::int64_t count = n - begin < elements ? n - begin : elements;
     for (int part = 0; part < 8; ++part) {
       const std::int64_t first = part * lanes, some = count - first < lanes ? count - first : lanes;
