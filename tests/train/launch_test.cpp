@@ -342,6 +342,11 @@ TEST_F(Launched, ReplaysTheTrafficOfAModel) {
   EXPECT_NEAR(bench.at("bytes").as_number(), 2 * 4 * 28288354.0, 1e5);
   EXPECT_EQ(bench.at("remote_bytes").as_integer(), 0);
   EXPECT_GE(bench.at("step_ms").as_number(), bench.at("exposed_ms").as_number());
+  const ProgramResult compressed =
+      run({test::hearth_program(), "launch", "-n", "2", "--", "bench", "dist", "--traffic", "swin_t", "--compute-ms",
+           "1", "--steps", "2", "--set", "dist.compress={\"type\": \"int8\"}", "--json"});
+  ASSERT_EQ(compressed.exit_code, 0) << compressed.err;
+  EXPECT_NEAR(parse_json(compressed.out, "bench dist").at("bytes").as_number(), 2 * 28288354.0, 0.02 * 28288354);
   const ProgramResult alone = run({test::hearth_program(), "bench", "dist", "--traffic", "vgg16", "--compute-ms", "1"});
   EXPECT_EQ(alone.exit_code, 2) << alone.err;
   EXPECT_TRUE(contains(alone.err, "this process is no rank of a run")) << alone.err;

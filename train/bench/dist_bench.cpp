@@ -109,6 +109,7 @@ StepTraffic run_traffic_step(dist::DataParallel& parallel, FlatParameters& flat,
   backward_begin = Clock::now();
   backward(y);
   parallel.reduce();
+  parallel.update_made();
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   return {ms, group.traffic() - before};
 }

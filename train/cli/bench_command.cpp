@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench step, bench ops, bench data.
+// bench step, bench ops, bench data, bench dist.
 #include <iomanip>
 #include <iostream>
 #include <limits>
@@ -18,6 +18,7 @@
 #include "train/cli/join_group.h"
 #include "train/cli/name_filter.h"
 #include "train/profile/host_profile.h"
+#include "train/step/ranks.h"
 
 namespace hearth::train {
 namespace {
@@ -222,11 +223,15 @@ int bench_loading(const Arguments& arguments) {
   return 0;
 }
 
-/// The section `dist` of a configuration, alone.
+/// The sections of a configuration that say how gradients are summed.
 struct TrafficConfig {
   DistOptions dist;
+  optim::Optimizers::Component optimizer;
 };
-void describe(Fields<TrafficConfig>& f) { f.object("dist", &TrafficConfig::dist, "Several processes."); }
+void describe(Fields<TrafficConfig>& f) {
+  f.object("dist", &TrafficConfig::dist, "Several processes.");
+  f.component("optimizer", &TrafficConfig::optimizer, optim::optimizers(), "Whose momentum dgc has.");
+}
 
 int bench_ranks(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.positional().size() == 1,
@@ -236,26 +241,24 @@ int bench_ranks(const Arguments& arguments) {
   HEARTH_CHECK(UsageError, arguments.has("--traffic") && arguments.has("--compute-ms"),
                "bench dist: whose gradients, and how long does a step compute? hearth bench dist --traffic resnet50 "
                "--compute-ms 100");
-  Json root = Json::object().set("dist", Json::object());
+  Json root = parse_json(R"({"dist": {}, "optimizer": {"type": "sgd", "lr": 0.1, "momentum": 0.9}})", "bench dist");
   for (const std::string& assignment : arguments.values("--set")) apply_override(root, assignment);
   if (const auto route = arguments.value("--route")) apply_override(root, "dist.route=\"" + *route + "\"");
-  const DistOptions dist = parse_fields<TrafficConfig>(root).dist;
+  const TrafficConfig traffic = parse_fields<TrafficConfig>(root);
   RunConfig config;
   config.device = "cpu";
-  config.dist = dist;
+  config.dist = traffic.dist;
+  config.optimizer = traffic.optimizer;
   std::string ranks;
   const std::unique_ptr<Collective> group = join_group(config, ranks);
   HEARTH_CHECK(UsageError, group != nullptr,
                "bench dist: this process is no rank of a run; start it by hearth launch -n N -- bench dist ..., or by "
                "scripts/machines");
-  TrafficOptions options{.model = *arguments.value("--traffic"),
-                         .compute_ms = arguments.number("--compute-ms", 0),
-                         .steps = arguments.positive("--steps", 10),
-                         .parallel = {.bucket_mb = dist.bucket_mb,
-                                      .first_bucket_mb = dist.first_bucket_mb,
-                                      .overlap = dist.overlap,
-                                      .zero = static_cast<int>(dist.zero)}};
-  if (dist.wire != DType::f32) options.parallel.wire = dist.wire;
+  const std::int64_t steps = arguments.positive("--steps", 10);
+  const TrafficOptions options{.model = *arguments.value("--traffic"),
+                               .compute_ms = arguments.number("--compute-ms", 0),
+                               .steps = steps,
+                               .parallel = data_parallel_options(config, Device{}, steps)};
   const TrafficBench measured = bench_traffic(*group, options);
   if (group->rank() == 0)
     std::cout << (arguments.has("--json") ? to_text(to_json(measured)) + "\n" : to_text(measured));

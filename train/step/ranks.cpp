@@ -71,22 +71,6 @@ std::int64_t cuts_of(const RunConfig& config, bool cuts_batches, int ranks) {
   return ranks / std::gcd(batches, static_cast<std::int64_t>(ranks));
 }
 
-/// ConfigError where the wire would round gradients of deterministic mode, as often as there are ranks, and where
-/// compression does not go with the rest.
-dist::DataParallelOptions options_of(const RunConfig& config, Device device, std::int64_t steps_per_epoch) {
-  HEARTH_CHECK(ConfigError, !config.train.deterministic || config.dist.wire == DType::f32,
-               "/dist/wire: ", config.dist.wire,
-               " rounds gradients between the ranks, so that the weights depend on their number, and "
-               "/train/deterministic is on, which gives the same bits on any number; leave the one or the other out");
-  dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
-                                    .first_bucket_mb = config.dist.first_bucket_mb,
-                                    .overlap = config.dist.overlap && !config.train.deterministic,
-                                    .zero = static_cast<int>(config.dist.zero)};
-  if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
-  if (config.dist.compress) options.compress = compression_of(config, device, steps_per_epoch);
-  return options;
-}
-
 /// A number that tells shapes and types of a batch, but for its rows, from others.
 std::int64_t kind_of(const data::Batch& batch) {
   std::string text;
@@ -123,6 +107,20 @@ StepPart step_of(std::span<const data::Batch> batches) {
 
 }  // namespace
 
+dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device device, std::int64_t steps_per_epoch) {
+  HEARTH_CHECK(ConfigError, !config.train.deterministic || config.dist.wire == DType::f32,
+               "/dist/wire: ", config.dist.wire,
+               " rounds gradients between the ranks, so that the weights depend on their number, and "
+               "/train/deterministic is on, which gives the same bits on any number; leave the one or the other out");
+  dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
+                                    .first_bucket_mb = config.dist.first_bucket_mb,
+                                    .overlap = config.dist.overlap && !config.train.deterministic,
+                                    .zero = static_cast<int>(config.dist.zero)};
+  if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
+  if (config.dist.compress) options.compress = compression_of(config, device, steps_per_epoch);
+  return options;
+}
+
 bool StepPart::same_but_for_weights(const StepPart& other) const {
   const auto same_piece = [&](const Piece& a, const Piece& b) {
     return weights.defined() || (a.weight == b.weight && a.losses == b.losses);
@@ -142,8 +140,8 @@ Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, Flat
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(&parameters),
       trace_(group),
-      parallel_(std::make_unique<dist::DataParallel>(group, parameters,
-                                                     options_of(config, parameters.grads().device(), steps_per_epoch))),
+      parallel_(std::make_unique<dist::DataParallel>(
+          group, parameters, data_parallel_options(config, parameters.grads().device(), steps_per_epoch))),
       gradients_(std::make_unique<dist::PairwiseSum>(parameters.grads())),
       buffers_(std::move(buffers)) {
   std::erase_if(buffers_, [](const NamedTensor& buffer) { return !is_floating(buffer.tensor->dtype()); });
