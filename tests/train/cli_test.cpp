@@ -2,9 +2,6 @@
 // The program as scripts meet it: exit codes, the last line of the error stream, and what goes to which stream.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <thread>
-
 #include "core/build.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
@@ -43,57 +40,6 @@ TEST_F(Cli, unknown_words_are_usage_faults_with_the_nearest_known_one) {
   expect_failure(hearth({"train"}), 2, "usage", {"CONFIG.json"});
   expect_failure(hearth({"train", "run.json", "--out"}), 2, "usage", {"--out", "DIR"});
   expect_failure(hearth({"weights", "inspekt", "x"}), 2, "usage", {"inspekt"});
-}
-
-// Threads that want to run on each core of the machine.
-struct Busy {
-  Busy() {
-    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i)
-      threads.emplace_back([this] {
-        while (!stop) {
-        }
-      });
-  }
-  ~Busy() {
-    stop = true;
-    for (std::thread& thread : threads) thread.join();
-  }
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-};
-
-TEST_F(Cli, threads_wait_briefly_where_others_use_the_cores) {
-  write("run.json", good_config);
-  const Busy busy;
-  const auto train = [&](const std::string& variable) {
-    return test::run_program({"/usr/bin/env", "-u", "OMP_WAIT_POLICY", "HEARTH_THREADS=2", variable,
-                              test::hearth_program(), "train", "run.json", "--dry-run"},
-                             path(""));
-  };
-  const ProgramResult shared = train("A=b"), chosen = train("GOMP_SPINCOUNT=5000"), whole = hearth({"help"});
-  EXPECT_EQ(shared.exit_code, 0) << shared.err;
-  EXPECT_PRED2(contains, shared.err, "the 2 threads wait briefly before they sleep (GOMP_SPINCOUNT=1000)");
-  EXPECT_PRED2(contains, shared.err, "\nrun       small") << "it goes on";
-  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
-  EXPECT_FALSE(contains(chosen.err, "wait briefly")) << "the user's choice stays";
-  EXPECT_FALSE(contains(whole.err, "wait briefly")) << "a command that computes nothing";
-}
-
-TEST_F(Cli, a_run_computes_with_its_threads_and_says_so) {
-  write("run.json", good_config);
-  const auto train = [&](const std::string& threads) {
-    return test::run_program({"/usr/bin/env", "HEARTH_THREADS=2", test::hearth_program(), "train", "run.json", "--set",
-                              "train.threads=" + threads, "--out", "of_" + threads},
-                             path(""));
-  };
-  for (const auto& [threads, computing] : {std::pair("1", 1), std::pair("3", 2), std::pair("null", 2)}) {
-    const ProgramResult result = train(threads);
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_PRED2(contains, result.err, join_text("device    cpu, ", computing, " thread"));
-    const Json info = read_json(path(join_text("of_", threads, "/run.json")));
-    EXPECT_EQ(info.at("machine").at("threads").as_integer(), computing);
-  }
-  EXPECT_EQ(train("0").exit_code, 2);
 }
 
 TEST_F(Cli, common_keys_need_no_section) {
