@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* log_variables[] = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"};
 
-struct Kept {
+struct LogState {
   int descriptor = -1;
   std::string why_none = "NCCL was not asked for its log";
 };
-Kept& kept() {
-  static Kept& state = *new Kept;
+LogState& log_state() {
+  static LogState& state = *new LogState;
   return state;
 }
 
@@ -65,7 +65,7 @@ std::vector<std::filesystem::path> NcclSettings::files_of_process() {
 }
 
 void keep_nccl_log(const NcclSettings& settings) {
-  Kept& state = kept();
+  LogState& state = log_state();
   if (state.descriptor >= 0) return;
   const std::string set = set_by_user(settings);
   if (!set.empty()) {
@@ -85,7 +85,7 @@ void keep_nccl_log(const NcclSettings& settings) {
 }
 
 KeptNcclLog kept_nccl_log() {
-  const Kept& state = kept();
+  const LogState& state = log_state();
   KeptNcclLog log{.why_none = state.why_none};
   struct stat file {};
   if (state.descriptor < 0 || fstat(state.descriptor, &file) != 0) return log;

@@ -28,14 +28,14 @@ std::uint64_t key_of(float x, std::int64_t index) {
 }
 std::int64_t index_of(std::uint64_t key) { return 0xFFFFFFFFU - static_cast<std::uint32_t>(key); }
 
-/// Bits of a magnitude that somewhat more than `wanted` of v [n] reach, by samples.
-std::uint32_t estimate_threshold(const float* v, std::int64_t n, std::int64_t wanted) {
+/// Bits of a magnitude that somewhat more than `count` of v [n] reach, by samples.
+std::uint32_t estimate_threshold(const float* v, std::int64_t n, std::int64_t count) {
   if (n <= samples) return 0;
   std::vector<std::uint32_t> drawn(samples);
   for (std::int64_t i = 0; i < samples; ++i)
     drawn[static_cast<std::size_t>(i)] = std::bit_cast<std::uint32_t>(v[i * n / samples]) & 0x7FFFFFFFU;
   // So many more that with few samples there are enough nearly always.
-  const double expected = static_cast<double>(wanted) * static_cast<double>(samples) / static_cast<double>(n);
+  const double expected = static_cast<double>(count) * static_cast<double>(samples) / static_cast<double>(n);
   const auto rank = static_cast<std::int64_t>(std::ceil(expected + 3 * std::sqrt(expected) + 1));
   if (rank >= samples) return 0;
   std::nth_element(drawn.begin(), drawn.begin() + rank, drawn.end(), std::greater<>());

@@ -107,12 +107,12 @@ TEST_P(Routes, MinimaMaximaAndTheWire) {
   const Case of = GetParam();
   const auto all = [](Collective& group) {
     const Tensor low = numbers_of(group.rank(), 1000, DType::f32), high = low.clone();
-    const Tensor whole = Tensor::full({1000}, group.rank() == 0 ? 256.0 : 1.0);
+    const Tensor ones = Tensor::full({1000}, group.rank() == 0 ? 256.0 : 1.0);
     const Work works[] = {group.all_reduce(low, Reduce::min), group.all_reduce(high, Reduce::max),
-                          group.all_reduce(whole, Reduce::sum, DType::bf16)};
+                          group.all_reduce(ones, Reduce::sum, DType::bf16)};
     for (const Work& work : works) work.wait();
     const Tensor together = Tensor::empty({3000});
-    const Tensor* const parts[] = {&low, &high, &whole};
+    const Tensor* const parts[] = {&low, &high, &ones};
     for (int i = 0; i < 3; ++i) std::memcpy(together.bytes() + i * 4000, parts[i]->bytes(), 4000);
     return together;
   };

@@ -66,26 +66,26 @@ TEST(Dgc, WhatIsSentAndWhatIsKeptIsTheGradientToTheBit) {
         parallel.reduce();
         parallel.update_made();
         const std::vector<float> sent = parameters.gradients();
-        const std::vector<float> kept = part_of(state, "compress.residual", *parameters.flat);
+        const std::vector<float> residual = part_of(state, "compress.residual", *parameters.flat);
         const std::vector<float> velocity = part_of(state, "compress.velocity", *parameters.flat);
         std::size_t sparse = 0;
-        float least_sent = 1e9F, most_kept = 0;
+        float least_sent = 1e9F, most_residual = 0;
         for (std::size_t i = 0; i < all; ++i) {
           // May be rounded once or twice by the kernel.
           const float moved = std::fma(0.75F, u[i], g[i]);
           ASSERT_NEAR(velocity[i], sent[i] != 0 && (i < 1200 || i >= 1250) ? 0 : moved, 1e-8F) << i;
-          const float whole = nesterov ? v[i] + std::fma(0.75F, moved, g[i]) : v[i] + moved;
-          ASSERT_NEAR(sent[i] + kept[i], whole, 2e-8F) << i;
-          ASSERT_TRUE(sent[i] == 0 || kept[i] == 0) << i;
+          const float accumulated = nesterov ? v[i] + std::fma(0.75F, moved, g[i]) : v[i] + moved;
+          ASSERT_NEAR(sent[i] + residual[i], accumulated, 2e-8F) << i;
+          ASSERT_TRUE(sent[i] == 0 || residual[i] == 0) << i;
           u[i] = velocity[i];
-          v[i] = kept[i];
+          v[i] = residual[i];
           if (i < 1250) continue;
           if (sent[i] != 0) ++sparse, least_sent = std::min(least_sent, std::abs(sent[i]));
-          most_kept = std::max(most_kept, std::abs(kept[i]));
+          most_residual = std::max(most_residual, std::abs(residual[i]));
         }
         EXPECT_EQ(sparse, 3001U);
-        EXPECT_LE(most_kept, least_sent) << "the largest are sent";
-        for (std::size_t i = 1200; i < 1250; ++i) EXPECT_EQ(kept[i], 0) << "vectors are sent whole";
+        EXPECT_LE(most_residual, least_sent) << "the largest are sent";
+        for (std::size_t i = 1200; i < 1250; ++i) EXPECT_EQ(residual[i], 0) << "vectors are sent whole";
       }
     });
 }
@@ -113,9 +113,9 @@ TEST(Dgc, SumsOfAllRanksAreConservedToTheBit) {
       const std::vector<float> sums = parameters.gradients();
       for (std::size_t i = 0; i < sums.size(); ++i) received[i] += sums[i];
     }
-    const Tensor kept = Tensor::of<float>({4096}, part_of(state, "compress.residual", *parameters.flat));
-    group.all_reduce(kept).wait();
-    for (std::size_t i = 0; i < total.size(); ++i) ASSERT_EQ(received[i] + kept.data<const float>()[i], total[i]);
+    const Tensor residual = Tensor::of<float>({4096}, part_of(state, "compress.residual", *parameters.flat));
+    group.all_reduce(residual).wait();
+    for (std::size_t i = 0; i < total.size(); ++i) ASSERT_EQ(received[i] + residual.data<const float>()[i], total[i]);
   });
 }
 

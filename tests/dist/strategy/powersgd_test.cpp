@@ -98,12 +98,12 @@ TEST(PowerSgd, WhatIsLeftOutIsKept) {
       const std::vector<float> sums = parameters.gradients();
       for (std::size_t i = 0; i < sums.size(); ++i) received[i] += static_cast<double>(sums[i]);
     }
-    Tensor kept;
+    Tensor residual;
     for (const State::Entry& entry : state.entries())
-      if (entry.name == "compress.residual") kept = entry.tensor->clone();
-    group.all_reduce(kept).wait();
+      if (entry.name == "compress.residual") residual = entry.tensor->clone();
+    group.all_reduce(residual).wait();
     for (std::size_t i = 0; i < total.size(); ++i)
-      EXPECT_NEAR(received[i] + static_cast<double>(kept.data<const float>()[i]), total[i], 1e-6);
+      EXPECT_NEAR(received[i] + static_cast<double>(residual.data<const float>()[i]), total[i], 1e-6);
   });
 }
 
