@@ -37,11 +37,11 @@ void Trainer::open_live_run() {
 void Trainer::tell_of_connections() {
   Collective& group = session_.ranks->group();
   if (std::exchange(told_connections_, true) || std::string_view(group.backend()) != "nccl") return;
-  const dist::KeptNcclLog kept = dist::kept_nccl_log();
-  const std::vector<std::string> of_ranks = dist::gather(group, dist::nccl_lines_of_interest(kept.text));
+  const dist::KeptNcclLog recorded = dist::kept_nccl_log();
+  const std::vector<std::string> of_ranks = dist::gather(group, dist::nccl_lines_of_interest(recorded.text));
   if (!folder_.writes()) return;
-  if (!kept.why_none.empty()) {
-    topology_.set("nccl", Json::object().set("why_unknown", kept.why_none));
+  if (!recorded.why_none.empty()) {
+    topology_.set("nccl", Json::object().set("why_unknown", recorded.why_none));
     return;
   }
   std::string text;

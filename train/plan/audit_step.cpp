@@ -233,10 +233,10 @@ void set_shares(std::vector<AuditFinding>& findings, const StepOps& step) {
       finding.share /= std::max(bytes, finding.share);
       continue;
     }
-    const auto found = of_op.find({finding.layer, finding.op});
-    if (found == of_op.end()) continue;
-    const auto& [own_flops, own_bytes] = found->second;
-    finding.share = own_flops > 0 ? own_flops / flops : bytes > 0 ? own_bytes / bytes : 0;
+    const auto sums = of_op.find({finding.layer, finding.op});
+    if (sums == of_op.end()) continue;
+    const auto& [op_flops, op_bytes] = sums->second;
+    finding.share = op_flops > 0 ? op_flops / flops : bytes > 0 ? op_bytes / bytes : 0;
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const AuditFinding& a, const AuditFinding& b) { return a.share > b.share; });
