@@ -25,7 +25,8 @@ struct Sums;
 
 /// How the ranks of a run sum gradients on `device`. ConfigError where the wire would round gradients of deterministic
 /// mode, as often as there are ranks, and where compression does not go with the rest.
-dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device device, std::int64_t steps_per_epoch);
+HEARTH_API dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device device,
+                                                           std::int64_t steps_per_epoch);
 
 /// A rank's part of the coming step, and what the whole step is.
 struct StepPart {
