@@ -57,6 +57,7 @@ class BackwardPass {
       const profiler::Scope scope(node->name());
       std::optional<Arrived> arrived;
       if (profiler::enabled()) arrived = {dy_of_node.shape(), dy_of_node.byte_size(), dy_of_node.storage()};
+      place_gradients(node->inputs);
       const std::uint64_t open = open_sums(node->inputs);
       std::vector<Tensor> gradients = node->run(std::move(dy_of_node));
       const std::vector<std::shared_ptr<GradState>> inputs = std::exchange(node->inputs, {});
@@ -157,6 +158,15 @@ class BackwardPass {
                  state.device, " a gradient on ", gradient.device(), "; make it on the device of dy");
   }
 
+  static void place_gradient(GradState& leaf) {
+    if (!leaf.grad.defined() && leaf.place != nullptr) leaf.grad = (*leaf.place)();
+  }
+  /// Of leaves that an op may write to. Hooks see a gradient before it has a place.
+  static void place_gradients(std::span<const std::shared_ptr<GradState>> inputs) {
+    for (const std::shared_ptr<GradState>& input : inputs)
+      if (input != nullptr && input->node == nullptr && input->hooks.empty()) place_gradient(*input);
+  }
+
   /// Of the first 64 inputs a bit each: whether the op may add to the sum so far (NeedsGrad::sum_so_far) or write the
   /// leaf's gradient (make). What comes back in that memory has been added then, as nobody else holds it.
   static std::uint64_t open_sums(std::span<const std::shared_ptr<GradState>> inputs) {
@@ -238,6 +248,7 @@ class BackwardPass {
   }
 
   static void accumulate_leaf(GradState& state, Tensor gradient, bool open) {
+    place_gradient(state);
     if (!state.grad.defined()) {
       state.grad = gradient.sole_owner() && gradient.is_contiguous() ? std::move(gradient) : gradient.clone();
       state.is_zero = false;

@@ -28,6 +28,9 @@ struct HEARTH_API GradState {
   Tensor low_precision;
   /// Leaf: the version of the value's storage that `low_precision` was rounded from; ops do not read an outdated copy.
   std::shared_ptr<const std::uint64_t> low_precision_version;
+  /// Leaf whose gradient is somewhere else after each backward pass, as ranks keep a part of it each: makes the tensor
+  /// of the next one when its first contribution comes. Null for others.
+  std::shared_ptr<const std::function<Tensor()>> place;
   /// Leaf: the gradient counts as zero, since nothing has arrived since zero_grad(); the first contribution may be
   /// written, not added.
   bool is_zero = true;
@@ -58,7 +61,8 @@ HEARTH_API bool any_flat();
 HEARTH_API bool needs_grad(const Tensor& tensor);
 /// The same tensor as a leaf that collects a gradient. DTypeError for integer types; UsageError for results of ops.
 HEARTH_API Tensor requires_grad(const Tensor& tensor);
-/// A leaf's gradient; zeros if nothing arrived. UsageError for a tensor that is not a leaf.
+/// A leaf's gradient; zeros if nothing arrived. UsageError for a tensor that is not a leaf, and where ranks keep a part
+/// of the gradient each.
 HEARTH_API Tensor grad_of(const Tensor& leaf);
 /// Forgets the leaf's gradient: it reads as zero and the next contribution replaces it.
 HEARTH_API void zero_grad(const Tensor& leaf);

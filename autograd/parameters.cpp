@@ -77,12 +77,14 @@ std::vector<std::size_t> tied_to(const std::vector<NamedTensor>& parameters) {
   return result;
 }
 
-FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::optional<LowPrecisionCopy> low_precision) {
-  const std::vector<NamedTensor> parameters = trained(listed);
+namespace {
+
+/// What the constructor refuses of parameters that are trained, and of options.
+void check_options(const std::vector<NamedTensor>& parameters, bool all_frozen,
+                   const std::optional<LowPrecisionCopy>& low_precision, const std::optional<Division>& division) {
   HEARTH_CHECK(UsageError, !parameters.empty(), "flat parameters: the model has no parameters to train",
-               listed.empty() ? "" : "; all are frozen");
+               all_frozen ? "; all are frozen" : "");
   const DType dtype = parameters.front().tensor->dtype();
-  const Device device = parameters.front().tensor->device();
   HEARTH_CHECK(DTypeError, is_floating(dtype), "flat parameters: \"", parameters.front().name, "\" is ", dtype,
                "; what is trained is of a floating type, and integers may be buffers");
   HEARTH_CHECK(DTypeError,
@@ -94,15 +96,36 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
   HEARTH_CHECK(UsageError, !splits || low_precision->use == LowPrecisionCopy::Use::instead,
                "flat parameters: values that the model itself computes with are not divided among ranks; give "
                "LowPrecisionCopy::shards with Use::instead");
+  HEARTH_CHECK(UsageError, !division || (division->group != nullptr && division->block_elements > 0 && !splits),
+               "flat parameters: a division needs a group and blocks of at least 1 element, and divides what "
+               "LowPrecisionCopy::shards would; leave these out");
+}
+
+}  // namespace
+
+FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::optional<LowPrecisionCopy> low_precision,
+                               std::optional<Division> division) {
+  const std::vector<NamedTensor> parameters = trained(listed);
+  check_options(parameters, !listed.empty(), low_precision, division);
+  const DType dtype = parameters.front().tensor->dtype();
+  const Device device = parameters.front().tensor->device();
+  const bool splits = low_precision && low_precision->shards != nullptr;
   const std::vector<std::size_t> entry_of = add_entries(parameters);
-  const std::int64_t total = end_of(entries_.back(), dtype);
-  values_ = Tensor::zeros({total}, dtype, device);
-  if (low_precision) low_precision_ = Tensor::zeros({total}, low_precision->dtype, device);
+  total_ = end_of(entries_.back(), dtype);
+  std::optional<Shards> shards;
+  if (division) {
+    blocks_ = blocks_of(division->block_elements);
+    shards = Shards{division->group, block_cuts(division->group->size(), division->block_elements)};
+  } else if (splits) {
+    shards = Shards{low_precision->shards, even_cuts(low_precision->shards->size())};
+  }
+  values_ = Tensor::zeros({total_}, dtype, device);
+  if (low_precision) low_precision_ = Tensor::zeros({total_}, low_precision->dtype, device);
   {
     const OriginScope origin = OriginScope::of_op("gradients");
-    grads_ = Tensor::zeros({total}, dtype, device);
+    grads_ = Tensor::zeros({division ? shards->size() : total_}, dtype, device);
   }
-  if (splits) make_wide(parameters, entry_of);
+  if (shards) make_wide(parameters, entry_of, low_precision);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Entry& entry = entries_[entry_of[i]];
     if (!entry.value.defined()) bind(entry, parameters[i], low_precision);
@@ -111,7 +134,25 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
     ++entry.handles;
   }
   refresh_low_precision();
-  if (splits) split_values(*low_precision->shards);
+  if (shards) split_values(std::move(*shards));
+}
+
+std::vector<FlatParameters::Block> FlatParameters::blocks_of(std::int64_t block_elements) const {
+  std::vector<Block> blocks;
+  Block open;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const std::int64_t end = i + 1 < entries_.size() ? entries_[i + 1].begin : total_;
+    const auto close = [&] {
+      blocks.push_back(open);
+      open = {open.begin + open.size, 0, open.first + open.entries, 0};
+    };
+    // What fills a block alone does not hold up others.
+    if (open.entries > 0 && end - entries_[i].begin >= block_elements) close();
+    open.size = end - open.begin;
+    ++open.entries;
+    if (open.size >= block_elements || i + 1 == entries_.size()) close();
+  }
+  return blocks;
 }
 
 std::vector<std::size_t> FlatParameters::add_entries(const std::vector<NamedTensor>& parameters) {
@@ -154,10 +195,9 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   };
   entry.master = view_of(values_);
   entry.master.copy_from(handle);
-  const Tensor grad = view_of(grads_);
-  auto state = std::make_shared<GradState>(grad);
+  auto state = std::make_shared<GradState>(entry.master);
   state->flat = lease_;
-  state->grad = grad;
+  if (!divides_grads()) state->grad = view_of(grads_);
   if (handle.grad_state() != nullptr) {
     state->hooks = handle.grad_state()->hooks;
     state->ready_hooks = handle.grad_state()->ready_hooks;
@@ -169,7 +209,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   }
   if (instead && !split_) state->master = entry.master;
   Tensor value = instead ? view_of(low_precision_) : entry.master;
-  if (split_ && !instead) {
+  if (split_ && !instead && !split_->whole.defined()) {
     value = Tensor::view(split_->wide.storage(), handle.shape(), contiguous_strides(handle.shape()),
                          split_->wide_begin[static_cast<std::size_t>(&entry - entries_.data())], values_.dtype(),
                          values_.device());
@@ -179,26 +219,41 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
 }
 
 void FlatParameters::refresh_low_precision() {
-  if (!low_precision_.defined()) return;
-  shards_&& split_ ? gather_split_values() : low_precision_.copy_from(values_);
+  if (shards_ && split_)
+    gather_split_values();
+  else if (low_precision_.defined())
+    low_precision_.copy_from(values_);
   note_rounded();
 }
 
 std::vector<std::int64_t> FlatParameters::even_cuts(int ranks) const {
-  const std::int64_t total = grads_.size();
+  return cuts_between({0, total_, 0, entries_.size()}, ranks);
+}
+
+std::vector<std::int64_t> FlatParameters::block_cuts(int ranks, std::int64_t block_elements) const {
   std::vector<std::int64_t> cuts{0};
-  std::size_t entry = 0;
+  for (const Block& block : blocks_of(block_elements)) {
+    const std::vector<std::int64_t> of_block = cuts_between(block, ranks);
+    cuts.insert(cuts.end(), of_block.begin() + 1, of_block.end());
+  }
+  return cuts;
+}
+
+std::vector<std::int64_t> FlatParameters::cuts_between(const Block& block, int ranks) const {
+  std::vector<std::int64_t> cuts{block.begin};
+  std::size_t entry = block.first;
+  const std::size_t entries = block.first + block.entries;
   for (int rank = 1; rank < ranks; ++rank) {
-    // total * rank / ranks, which could overflow.
-    const std::int64_t wanted = total / ranks * rank + total % ranks * rank / ranks;
-    while (entry + 1 < entries_.size() && entries_[entry + 1].begin <= wanted) ++entry;
+    // size * rank / ranks, which could overflow.
+    const std::int64_t wanted = block.begin + block.size / ranks * rank + block.size % ranks * rank / ranks;
+    while (entry + 1 < entries && entries_[entry + 1].begin <= wanted) ++entry;
     const std::int64_t begin = entries_[entry].begin,
-                       end = entry + 1 < entries_.size() ? entries_[entry + 1].begin : total,
+                       end = entry + 1 < entries ? entries_[entry + 1].begin : block.begin + block.size,
                        before = begin + (wanted - begin) / piece_elements * piece_elements,
                        after = std::min(end, before + piece_elements);
     cuts.push_back(wanted - before <= after - wanted ? before : after);
   }
-  cuts.push_back(total);
+  cuts.push_back(block.begin + block.size);
   return cuts;
 }
 
@@ -215,7 +270,7 @@ void FlatParameters::gather_values() {
 
 void FlatParameters::note_rounded() {
   if (!low_precision_.defined()) return;
-  *rounded_ = values_.storage()->version();
+  *rounded_ = (split_ && split_->whole.defined() ? split_->whole : values_).storage()->version();
   low_precision_version_ = low_precision_.storage()->version();
 }
 
@@ -227,10 +282,21 @@ std::vector<NamedTensor> FlatParameters::masters() {
 }
 
 void FlatParameters::zero_grads() {
+  ++zeroings_;
+  has_sums_ = false;
   for (const Entry& entry : entries_) zero_grad(entry.value);
 }
 
+void FlatParameters::note_sums() {
+  has_sums_ = true;
+  grads_.storage()->bump_version();
+}
+
 void FlatParameters::finish_grads() {
+  HEARTH_CHECK(UsageError, !divides_grads() || has_sums_,
+               "flat parameters: the ranks have not summed gradients since zero_grads(); call reduce() of their "
+               "DataParallel after backward()");
+  if (divides_grads()) return;
   const bool any = std::any_of(entries_.begin(), entries_.end(),
                                [](const Entry& entry) { return !entry.value.grad_state()->is_zero; });
   HEARTH_CHECK(UsageError, any,

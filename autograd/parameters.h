@@ -48,6 +48,13 @@ struct LowPrecisionCopy {
   Collective* shards = nullptr;
 };
 
+/// Each rank of a group keeps a part of the gradients, and of the f32 (or f64) values that it updates: stage 2 of ZeRO.
+/// Parts are those of blocks: parameters in order, at least so many elements together.
+struct Division {
+  Collective* group = nullptr;  ///< outlives the parameters
+  std::int64_t block_elements = 1 << 20;
+};
+
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
 /// (the gaps hold zeros). The handles are rebound to leaf views of the buffers. All parameters share one dtype
 /// and one device. Gradients have the type of values(), also where a handle is of low precision. Handles that lead to
@@ -59,7 +66,7 @@ class HEARTH_API FlatParameters {
  public:
   struct Entry {
     std::string name;
-    Tensor value;        ///< leaf view of values(), or of low_precision(): what the model computes with
+    Tensor value;        ///< leaf: what the model computes with
     Tensor master;       ///< view of values(); [n], its part, where ranks have a part of them each
     std::int64_t begin;  ///< first element within the buffers
     std::int64_t size;   ///< elements
@@ -71,16 +78,32 @@ class HEARTH_API FlatParameters {
   /// parameter that is part of other FlatParameters or was never initialized, and where one of tied handles is frozen
   /// and another is not; ShapeError for tied handles of different shapes.
   explicit FlatParameters(const std::vector<NamedTensor>& parameters,
-                          std::optional<LowPrecisionCopy> low_precision = {});
+                          std::optional<LowPrecisionCopy> low_precision = {}, std::optional<Division> division = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
-  /// [total], every parameter; this rank's part where ranks have a part each (LowPrecisionCopy::shards).
+  /// Elements of the flat buffers.
+  std::int64_t total() const { return total_; }
+  /// [total], every parameter; what this rank keeps where ranks have a part each (LowPrecisionCopy::shards, Division).
   const Tensor& values() const { return values_; }
-  /// [total], every gradient. After backward, parameters that had no part in it hold zeros once finish_grads ran.
+  /// [total], every gradient; what this rank keeps where they are divided. After backward, parameters that had no part
+  /// in it hold zeros once finish_grads ran.
   const Tensor& grads() const { return grads_; }
+  /// Whether ranks keep a part of the gradients each (Division).
+  bool divides_grads() const { return !blocks_.empty(); }
+  /// Neighbouring parameters that are divided among the ranks together.
+  struct Block {
+    std::int64_t begin = 0;  ///< first element within the buffers
+    std::int64_t size = 0;
+    std::size_t first = 0;  ///< entry
+    std::size_t entries = 0;
+  };
+  /// Of a Division; else none.
+  const std::vector<Block>& blocks() const { return blocks_; }
   /// [total], the values rounded to the low-precision type; undefined without a low-precision copy. Whoever writes to
   /// values() writes here too (updates do), or calls refresh_low_precision().
   const Tensor& low_precision() const { return low_precision_; }
+  /// Bytes of all that holds values: those that are updated, and what the model computes with.
+  std::int64_t value_bytes() const;
   /// Rounds all values anew. All ranks call it where they have a part each.
   void refresh_low_precision();
 
@@ -88,14 +111,18 @@ class HEARTH_API FlatParameters {
   static constexpr std::int64_t piece_elements = 16384;
   /// Where the buffers would be cut for so many ranks: between pieces of parameters, as evenly as these allow.
   std::vector<std::int64_t> even_cuts(int ranks) const;
+  /// The same of each block of at least so many elements, as Shards::cuts.
+  std::vector<std::int64_t> block_cuts(int ranks, std::int64_t block_elements) const;
   /// From now on an optimizer or a moving average keeps what it has of this rank's part of the values only, and each
   /// update ends with the values of all ranks' parts. All ranks call it, with `group` that must outlive this, before
   /// the optimizer is made. UsageError where it was called before.
   void shard_updates(Collective& group);
   /// How updates are divided among ranks; null where they are not.
   const Shards* shards() const { return shards_ ? &*shards_ : nullptr; }
-  /// This rank's part of a tensor like grads(); all of it where updates are not divided.
+  /// This rank's part of a tensor [total]; all of it where updates are not divided.
   Tensor own(const Tensor& flat) const { return shards_ ? shards_->own(flat) : flat; }
+  /// This rank's part of the gradients; all of them where updates are not divided.
+  Tensor own_grads() const { return divides_grads() ? grads_ : own(grads_); }
   /// This rank's part of the values; all of them where updates are not divided.
   Tensor own_values() const { return split_ ? values_ : own(values_); }
   /// Brings what the model computes with up to date where other ranks have written their parts.
@@ -109,6 +136,10 @@ class HEARTH_API FlatParameters {
   void zero_grads();
   /// Writes zeros where no contribution arrived since zero_grads. UsageError if none arrived at all.
   void finish_grads();
+  /// Calls of zero_grads() so far.
+  std::uint64_t zeroings() const { return zeroings_; }
+  /// Of a Division: the ranks' sums of gradients were written to grads() since zero_grads().
+  void note_sums();
 
   // For optimizers, which an address tells apart.
 
@@ -125,8 +156,11 @@ class HEARTH_API FlatParameters {
   /// Makes an entry of every parameter that is not tied to one before it; the number of its entry for each.
   std::vector<std::size_t> add_entries(const std::vector<NamedTensor>& parameters);
   void bind(Entry& entry, const NamedTensor& parameter, const std::optional<LowPrecisionCopy>& low_precision);
-  void make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of);
-  void split_values(Collective& group);
+  std::vector<Block> blocks_of(std::int64_t block_elements) const;
+  std::vector<std::int64_t> cuts_between(const Block& block, int ranks) const;
+  void make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of,
+                 const std::optional<LowPrecisionCopy>& low_precision);
+  void split_values(Shards shards);
   void gather_split_values();
   void check_handles() const;
   void check_low_precision() const;
@@ -137,6 +171,7 @@ class HEARTH_API FlatParameters {
 
   std::shared_ptr<const void> lease_ = make_lease();  ///< what the leaves' GradState::flat waits for
   std::vector<Entry> entries_;
+  std::int64_t total_ = 0;
   Tensor values_;
   Tensor grads_;
   Tensor low_precision_;
@@ -144,16 +179,20 @@ class HEARTH_API FlatParameters {
   /// Of values that ranks have a part of each.
   struct Split {
     std::vector<Shards> of_entries;
+    Tensor whole;                          ///< values of all ranks in their own type, where the model takes these
     Tensor wide;                           ///< the f32 values that the model itself takes, of all ranks
     std::vector<std::int64_t> wide_begin;  ///< where an entry has its own there; -1: it is of low precision
     Shards of_wide;
   };
   std::unique_ptr<Split> split_;
+  std::vector<Block> blocks_;
   std::shared_ptr<std::uint64_t> rounded_ =
       std::make_shared<std::uint64_t>(0);  ///< version of values_ in low_precision_
   std::uint64_t low_precision_version_ = 0;
   const void* updated_by_ = nullptr;
   std::uint64_t updated_from_ = 0;  ///< version of grads_
+  std::uint64_t zeroings_ = 0;
+  bool has_sums_ = false;
 };
 
 }  // namespace hearth

@@ -14,9 +14,14 @@ Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
 
 }  // namespace
 
-void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of) {
+void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of,
+                               const std::optional<LowPrecisionCopy>& low_precision) {
   split_ = std::make_unique<Split>();
   split_->wide_begin.assign(entries_.size(), -1);
+  if (!low_precision || low_precision->use == LowPrecisionCopy::Use::beside) {
+    split_->whole = values_;
+    return;
+  }
   std::int64_t total = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     std::int64_t& begin = split_->wide_begin[entry_of[i]];
@@ -29,18 +34,24 @@ void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const
   split_->wide = Tensor::zeros({total}, values_.dtype(), values_.device());
 }
 
-void FlatParameters::split_values(Collective& group) {
-  shards_ = Shards{&group, even_cuts(group.size())};
-  values_ = shards_->own(values_).clone();
-  for (Entry& entry : entries_) {
-    Shards shards{&group, {}};
-    for (const std::int64_t cut : shards_->cuts)
-      shards.cuts.push_back(std::clamp(cut - entry.begin, std::int64_t{0}, entry.size));
-    entry.master = slice_of(values_, entry.begin + shards.begin() - shards_->begin(), shards.end() - shards.begin());
-    split_->of_entries.push_back(std::move(shards));
+void FlatParameters::split_values(Shards shards) {
+  shards_ = std::move(shards);
+  const Tensor whole = values_;
+  values_ = Tensor::empty({shards_->size()}, whole.dtype(), whole.device());
+  shards_->take(whole, values_);
+  std::size_t block = 0;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    while (!blocks_.empty() && blocks_[block].first + blocks_[block].entries <= i) ++block;
+    Shards of_entry{shards_->group, shards_->cuts_of(block)};
+    for (std::int64_t& cut : of_entry.cuts) cut = std::clamp(cut - entry.begin, std::int64_t{0}, entry.size);
+    const Shards::Range mine = shards_->range(block), part = of_entry.range(0);
+    entry.master = slice_of(values_, mine.place + entry.begin + part.begin - mine.begin, part.end - part.begin);
+    split_->of_entries.push_back(std::move(of_entry));
   }
+  if (split_->whole.defined()) return;
   // A cut of the buffers is one of the wide values where they lie in the same order.
-  split_->of_wide = Shards{&group, {}};
+  split_->of_wide = Shards{shards_->group, {}};
   for (const std::int64_t cut : shards_->cuts) {
     std::int64_t place = split_->wide.size();
     for (std::size_t i = entries_.size(); i-- > 0;) {
@@ -54,15 +65,24 @@ void FlatParameters::split_values(Collective& group) {
 }
 
 void FlatParameters::gather_split_values() {
-  shards_->own(low_precision_).copy_from(values_);
+  const Tensor& computed = split_->whole.defined() ? split_->whole : low_precision_;
+  shards_->put(values_, computed);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const Shards& shards = split_->of_entries[i];
     if (split_->wide_begin[i] < 0 || entries_[i].master.size() == 0) continue;
-    slice_of(split_->wide, split_->wide_begin[i] + shards.begin(), entries_[i].master.size())
+    slice_of(split_->wide, split_->wide_begin[i] + split_->of_entries[i].range(0).begin, entries_[i].master.size())
         .copy_from(entries_[i].master);
   }
-  shards_->gather(low_precision_);
-  if (split_->wide.size() > 0) split_->of_wide.gather(split_->wide);
+  shards_->gather(computed);
+  if (split_->wide.defined() && split_->wide.size() > 0) split_->of_wide.gather(split_->wide);
+  if (split_->whole.defined() && low_precision_.defined()) low_precision_.copy_from(split_->whole);
+}
+
+std::int64_t FlatParameters::value_bytes() const {
+  std::size_t bytes = values_.byte_size();
+  if (low_precision_.defined()) bytes += low_precision_.byte_size();
+  if (split_ && split_->whole.defined()) bytes += split_->whole.byte_size();
+  if (split_ && split_->wide.defined()) bytes += split_->wide.byte_size();
+  return static_cast<std::int64_t>(bytes);
 }
 
 void FlatParameters::register_masters(State& state) {

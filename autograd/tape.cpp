@@ -100,6 +100,9 @@ GradState& leaf_state(const Tensor& leaf, const char* what) {
 
 Tensor grad_of(const Tensor& leaf) {
   GradState& state = leaf_state(leaf, "grad_of");
+  HEARTH_CHECK(UsageError, state.place == nullptr, "grad_of: ", describe(leaf),
+               ": ranks keep a part of its gradient each (zero 2), so that no rank has it whole; read "
+               "FlatParameters::grads(), this rank's part, or use zero 0 or 1");
   if (!state.grad.defined())
     state.grad = Tensor::zeros(leaf.shape(), leaf.dtype(), leaf.device());
   else if (state.is_zero)

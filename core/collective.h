@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/export.h"
@@ -50,6 +51,9 @@ class HEARTH_API Work {
   std::function<void()> then_;
   std::shared_ptr<std::atomic<std::int64_t>> exposed_ns_;
 };
+
+/// Returns when all are done; throws then what made the first of them fail that did.
+HEARTH_API void wait_for_all(std::span<const Work> works);
 
 /// What the collectives of one rank have cost so far.
 struct Traffic {
@@ -104,6 +108,12 @@ class HEARTH_API Collective {
   virtual Work reduce_scatter(const Tensor& x, const Tensor& part) = 0;
   /// all becomes the parts of all ranks in order: part [n], all [size * n].
   virtual Work all_gather(const Tensor& part, const Tensor& all) = 0;
+  /// Each part of x [n] becomes that of its rank: elements cuts[r] to cuts[r + 1] are those of rank r. `cuts`, size() +
+  /// 1 numbers that rise from 0 to n (ShapeError), are the same on all ranks.
+  virtual Work gather_parts(const Tensor& x, const std::vector<std::int64_t>& cuts);
+  /// part becomes the elements cuts[r] to cuts[r + 1] of the sum of x [n] over all ranks, r being this rank. What x
+  /// holds afterwards is not defined.
+  virtual Work reduce_parts(const Tensor& x, const std::vector<std::int64_t>& cuts, const Tensor& part);
   /// x becomes that of rank `root`.
   virtual Work broadcast(const Tensor& x, int root = 0) = 0;
   /// Piece r of y, of size() pieces, becomes piece rank() of the x of rank r: x and y [size * n], without common
@@ -129,6 +139,10 @@ class HEARTH_API Collective {
 
   /// Tells the other ranks that this one gives up: what they wait for fails with its name and `reason`.
   virtual void abort(const std::string& reason) = 0;
+
+ protected:
+  /// ShapeError unless x has parts by these cuts; `op` is the collective's name.
+  void check_cuts(const char* op, const Tensor& x, std::span<const std::int64_t> cuts) const;
 };
 
 }  // namespace hearth

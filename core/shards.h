@@ -11,22 +11,37 @@
 
 namespace hearth {
 
-/// How tensors [total] are divided: rank r keeps the elements from cuts[r] to cuts[r + 1].
+/// How tensors [total] are divided among n ranks: in blocks, one after the other, of which each rank keeps a part. Part
+/// k, from cuts[k] to cuts[k + 1], is that of rank k % n.
 struct HEARTH_API Shards {
   Collective* group = nullptr;
-  std::vector<std::int64_t> cuts{};  ///< as many as ranks, and one; from 0 to total
+  std::vector<std::int64_t> cuts{};  ///< blocks times ranks, and one; from 0 to total
+
+  /// Elements of the whole that a rank keeps, and where they lie among all that it keeps.
+  struct Range {
+    std::int64_t begin;
+    std::int64_t end;
+    std::int64_t place;
+  };
 
   std::int64_t total() const { return cuts.back(); }
-  /// Of this rank.
-  std::int64_t begin() const { return cuts[static_cast<std::size_t>(group->rank())]; }
-  std::int64_t end() const { return cuts[static_cast<std::size_t>(group->rank()) + 1]; }
-  /// This rank's part of `whole` [total], as a view.
-  Tensor own(const Tensor& whole) const { return part(whole, group->rank()); }
+  std::size_t blocks() const { return (cuts.size() - 1) / static_cast<std::size_t>(group->size()); }
+  /// The ranks' cuts of one block, as many as ranks, and one.
+  std::vector<std::int64_t> cuts_of(std::size_t block) const;
+  /// This rank's elements of one block.
+  Range range(std::size_t block) const;
+  /// Of this rank: those of all blocks that have some.
+  std::vector<Range> ranges() const;
+  /// How many elements this rank keeps.
+  std::int64_t size() const;
+  /// This rank's part of `whole` [total], as a view; of one block (UsageError).
+  Tensor own(const Tensor& whole) const;
+  /// This rank's elements of `whole` [total] become those of `part` [size()], which it keeps, in the type of `whole`.
+  void put(const Tensor& part, const Tensor& whole) const;
+  /// `part` [size()] becomes this rank's elements of `whole` [total].
+  void take(const Tensor& whole, const Tensor& part) const;
   /// Each part of `whole` [total] becomes that of the rank that keeps it. All ranks call it.
   void gather(const Tensor& whole) const;
-
- private:
-  Tensor part(const Tensor& whole, int rank) const;
 };
 
 }  // namespace hearth

@@ -13,9 +13,20 @@
 
 namespace hearth::dist {
 
-enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, send, receive };
-inline constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                             "all_to_all", "send",           "receive"};
+enum class Kind : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  all_to_all,
+  send,
+  receive,
+  gather_parts,
+  reduce_parts
+};
+inline constexpr const char* kind_names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                             "broadcast",  "all_to_all",     "send",
+                                             "receive",    "gather_parts",   "reduce_parts"};
 inline constexpr const char* reduce_names[] = {"sum", "min", "max"};
 
 /// What a rank is about to do; the same on all ranks, but for messages between two. Without padding, as it is sent.

@@ -15,6 +15,7 @@
 #include "core/origin.h"
 #include "core/run_on.h"
 #include "dist/agreement.h"
+#include "dist/zero/divided_sums.h"
 
 namespace hearth::dist {
 namespace {
@@ -34,8 +35,14 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
   for (const double size : {options_.bucket_mb, options_.first_bucket_mb})
     HEARTH_CHECK(ConfigError, std::isfinite(size) && size > 0, "data parallel: a bucket of ", size,
                  " MiB; sizes are above 0");
-  HEARTH_CHECK(ConfigError, options_.zero == 0 || options_.zero == 1, "data parallel: zero ", options_.zero,
-               "; it is 0 or 1, which divides the optimizer's state among the ranks");
+  HEARTH_CHECK(ConfigError, options_.zero >= 0 && options_.zero <= 2, "data parallel: zero ", options_.zero,
+               "; it is 0, or 1 to divide the optimizer's state among the ranks, or 2 to divide gradients too");
+  HEARTH_CHECK(ConfigError, options_.zero != 2 || !options_.wire,
+               "data parallel: zero 2 with a wire type; gradients that are divided travel as they are: leave the wire "
+               "out, or use zero 1");
+  HEARTH_CHECK(UsageError, (options_.zero == 2) == parameters_->divides_grads(), "data parallel: zero ", options_.zero,
+               parameters_->divides_grads() ? ", but the parameters have a Division: use zero 2"
+                                            : "; make the FlatParameters with a Division among this group");
   HEARTH_CHECK(ConfigError, !options_.compress || (!options_.wire && options_.zero == 0),
                "data parallel: compress with ", options_.wire ? "a wire type" : "zero",
                "; leave the one or the other out");
@@ -45,15 +52,16 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
   agree();
   if (const Shards* const shards = parameters_->shards(); shards != nullptr) {
     HEARTH_CHECK(
-        UsageError, shards->group == group_ && options_.zero == 1,
-        "data parallel: the parameters are divided among ranks, by LowPrecisionCopy::shards; give it this group "
-        "and zero 1 here");
+        UsageError, shards->group == group_ && options_.zero > 0,
+        "data parallel: the parameters are divided among ranks, by LowPrecisionCopy::shards or a Division; give it "
+        "this group and zero 1 or 2 here");
     parameters_->gather_values();
   } else {
     group_->broadcast(parameters_->values()).wait();
     if (parameters_->low_precision().defined()) parameters_->refresh_low_precision();
     if (options_.zero == 1) parameters_->shard_updates(*group_);
   }
+  if (parameters_->divides_grads()) divided_ = std::make_unique<DividedSums>(*parameters_, options_.overlap);
   const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
   for (std::size_t i = 0; i < entries.size(); ++i)
     on_grad_ready(entries[i].value, [self = self_, i] {
@@ -89,7 +97,7 @@ std::vector<DataParallel::Bucket> DataParallel::buckets_of(const FlatParameters&
   const std::vector<FlatParameters::Entry>& entries = parameters.entries();
   const auto element = static_cast<double>(size_of(parameters.grads().dtype()));
   std::vector<Bucket> buckets;
-  std::int64_t end = parameters.grads().size();
+  std::int64_t end = parameters.total();
   Bucket open;
   const auto close = [&] {
     buckets.push_back(open);
@@ -128,6 +136,7 @@ std::string DataParallel::bucket_name(std::size_t number) const {
 void DataParallel::overlap_next(bool on) { overlap_ = on && options_.overlap; }
 
 void DataParallel::discard() {
+  if (divided_) divided_->discard();
   // The gradients' memory is theirs until they are done.
   for (const Sum& sum : sums_) try {
       sum.work.wait();
@@ -144,6 +153,7 @@ void DataParallel::forget() {
 }
 
 void DataParallel::arrived(std::size_t entry) {
+  if (divided_) return divided_->arrived(entry);
   if (!overlap_) return;
   HEARTH_CHECK(UsageError, arrived_[entry] == 0,
                "data parallel: a second backward() before reduce(), which has "
@@ -200,6 +210,11 @@ void DataParallel::go_on(std::size_t bucket) {
 }
 
 void DataParallel::reduce() {
+  if (divided_) {
+    divided_->reduce();
+    overlapped_ = divided_->overlapped();
+    return;
+  }
   overlapped_ = static_cast<int>(sums_.size());
   while (sums_.size() < buckets_.size()) start(sums_.size());
   for (std::size_t i = 0; i < sums_.size(); ++i)

@@ -15,12 +15,15 @@
 
 namespace hearth::dist {
 
+class DividedSums;
+
 struct DataParallelOptions {
   double bucket_mb = 10;       ///< MiB of gradients that are summed in one collective
   double first_bucket_mb = 1;  ///< of the first, so that communication begins early
   bool overlap = true;         ///< sum a bucket as soon as the backward pass has filled it; else all in reduce()
   /// 1: each rank keeps the optimizer's state, and a moving average, of a part of the weights, updates that part and
-  /// gives it to the others (stage 1 of ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054). The results are the same.
+  /// gives it to the others (stage 1 of ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054). 2: it keeps the gradients of
+  /// that part only, too; the parameters have a Division. The results are the same.
   int zero = 0;
   /// The type in which f32 gradients travel: bf16 or f16 halve the bytes. Sums are formed in f32.
   std::optional<DType> wire{};
@@ -43,14 +46,16 @@ class HEARTH_API DataParallel {
  public:
   /// Gives every rank the values of rank 0, or, where ranks have a part of them each, of the rank that has them.
   /// PeerError, naming the rank and the parameter, where the ranks have different parameters; ConfigError for sizes
-  /// that are not above 0, a `zero` other than 0 and 1, and `compress` with `wire` or `zero`.
+  /// that are not above 0, a `zero` other than 0, 1 and 2, `compress` with `wire` or `zero`, and `wire` with zero 2;
+  /// UsageError for a `zero` that is not that of the parameters.
   DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
   /// Whether backward passes from now on begin to sum what they have filled. Off for all but the last one of an
-  /// update that accumulates several.
+  /// update that accumulates several. With zero 2 it changes nothing: each backward pass is followed by reduce(), which
+  /// adds to the sums of the update.
   void overlap_next(bool on);
   /// Forgets what backward passes have begun to sum, after a step that was given up.
   void discard();
@@ -115,6 +120,7 @@ class HEARTH_API DataParallel {
   std::unique_ptr<Strategy> strategy_;
   bool is_settled_ = true;  ///< whether what became of the last update is known
   int overlapped_ = 0;
+  std::unique_ptr<DividedSums> divided_;  ///< of zero 2; else null
 };
 
 /// Adds up gradients of micro-batches in an order that does not depend on how many a rank has: neighbours in pairs,

@@ -50,6 +50,13 @@ std::exception_ptr fault_at(const std::string& status, const std::string& text) 
 
 std::span<const std::byte> bytes_of(const Tensor& x) { return {x.bytes(), x.byte_size()}; }
 
+/// Elements cuts[rank] to cuts[rank + 1] of x.
+std::span<std::byte> part_of_cuts(const Tensor& x, const std::vector<std::int64_t>& cuts, int rank) {
+  const auto begin = static_cast<std::size_t>(cuts[static_cast<std::size_t>(rank)]),
+             end = static_cast<std::size_t>(cuts[static_cast<std::size_t>(rank) + 1]);
+  return {x.bytes() + begin * size_of(x.dtype()), (end - begin) * size_of(x.dtype())};
+}
+
 }  // namespace
 
 HostGroup::HostGroup(std::unique_ptr<Transport> transport, Route route, bool ordered)
@@ -275,6 +282,51 @@ Work HostGroup::all_gather(const Tensor& part, const Tensor& all) {
       in.push_back({other, part_of(other)});
     }
     if (!is_small) exchange(out, in);
+  });
+}
+
+Work HostGroup::gather_parts(const Tensor& x, const std::vector<std::int64_t>& cuts) {
+  check_cuts("gather_parts", x, cuts);
+  const Call call = at_status(call_of(Kind::gather_parts, x));
+  return start_on(Kind::gather_parts, x, x, [this, call, cuts](const Tensor&, const Tensor& y) {
+    agree(call, {});
+    const auto part_of = [&](int of) { return part_of_cuts(y, cuts, of); };
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank()) continue;
+      if (!part_of(rank()).empty()) out.push_back({other, part_of(rank())});
+      if (!part_of(other).empty()) in.push_back({other, part_of(other)});
+    }
+    exchange(out, in);
+  });
+}
+
+Work HostGroup::reduce_parts(const Tensor& x, const std::vector<std::int64_t>& cuts, const Tensor& part) {
+  check_cuts("reduce_parts", x, cuts);
+  check_contiguous("reduce_parts", part);
+  const auto mine = static_cast<std::size_t>(rank());
+  HEARTH_CHECK(ShapeError, part.size() == cuts[mine + 1] - cuts[mine] && part.dtype() == x.dtype(),
+               "reduce_parts: ", describe(part), " is no part of ", cuts[mine + 1] - cuts[mine], " elements of ",
+               describe(x));
+  const Call call = at_status(call_of(Kind::reduce_parts, x));
+  return start_on(Kind::reduce_parts, x, part, [this, call, cuts](const Tensor& from, const Tensor& to) {
+    agree(call, {});
+    const auto part_of = [&](int of) { return part_of_cuts(from, cuts, of); };
+    // Only ever larger: a resize to more fills with zeros.
+    rows_.resize(std::max(rows_.size(), to.byte_size() * static_cast<std::size_t>(size())));
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    std::vector<const std::byte*> rows;
+    for (int other = 0; other < size(); ++other) {
+      const std::span<std::byte> row(rows_.data() + to.byte_size() * static_cast<std::size_t>(other), to.byte_size());
+      rows.push_back(other == rank() ? part_of(other).data() : row.data());
+      if (other == rank()) continue;
+      if (!part_of(other).empty()) out.push_back({other, part_of(other)});
+      if (!row.empty()) in.push_back({other, row});
+    }
+    exchange(out, in);
+    if (to.size() > 0) reduce_rows(rows, to.dtype(), to.bytes(), to.dtype(), to.size(), Reduce::sum);
   });
 }
 

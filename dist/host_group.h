@@ -45,6 +45,8 @@ class HostGroup : public Collective, public Peers {
   Work all_reduce(const Tensor& x, Reduce op = Reduce::sum, std::optional<DType> wire = {}) override;
   Work reduce_scatter(const Tensor& x, const Tensor& part) override;
   Work all_gather(const Tensor& part, const Tensor& all) override;
+  Work gather_parts(const Tensor& x, const std::vector<std::int64_t>& cuts) override;
+  Work reduce_parts(const Tensor& x, const std::vector<std::int64_t>& cuts, const Tensor& part) override;
   Work broadcast(const Tensor& x, int root = 0) override;
   Work all_to_all(const Tensor& x, const Tensor& y) override;
   Work send(const Tensor& x, int to) override;
@@ -97,6 +99,7 @@ class HostGroup : public Collective, public Peers {
 
   const std::unique_ptr<Transport> transport_;
   SumRoute sums_;
+  std::vector<std::byte> rows_;  ///< of reduce_parts()
   std::uint64_t sequence_ = 0;
   std::vector<CollectiveSpan>* spans_ = nullptr;
   std::atomic<std::int64_t> bytes_{0}, remote_bytes_{0}, busy_ns_{0};

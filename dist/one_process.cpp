@@ -1,35 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of a process that is alone.
+// The group of a process that is alone, and of one that plans for several.
+#include "core/error.h"
 #include "dist/call.h"
 #include "dist/process_group.h"
 
 namespace hearth::dist {
 namespace {
 
-class OneProcess : public Collective {
+/// Copies `part` to each of `ranks` parts of `all`.
+void repeat(const Tensor& part, const Tensor& all, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank)
+    Tensor::view(all.storage(), part.shape(), contiguous_strides(part.shape()), all.offset() + rank * part.size(),
+                 all.dtype(), all.device())
+        .copy_from(part);
+}
+
+/// All ranks are taken to do as this one does; of sums it has its own term.
+class Alike : public Collective {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
+  Alike(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   const char* backend() const override { return "none"; }
   Work all_reduce(const Tensor&, Reduce, std::optional<DType>) override { return {}; }
-  Work reduce_scatter(const Tensor& x, const Tensor& part) override { return part.copy_from(x), Work(); }
-  Work all_gather(const Tensor& part, const Tensor& all) override { return all.copy_from(part), Work(); }
+  Work reduce_scatter(const Tensor& x, const Tensor& part) override {
+    check_parts("reduce_scatter", x, part, size_);
+    return part.copy_from(piece_of(x, rank_ * part.size(), part.size())), Work();
+  }
+  Work all_gather(const Tensor& part, const Tensor& all) override {
+    check_parts("all_gather", all, part, size_);
+    return repeat(part, all, size_), Work();
+  }
+  Work gather_parts(const Tensor& x, const std::vector<std::int64_t>& cuts) override {
+    return check_cuts("gather_parts", x, cuts), Work();
+  }
   Work broadcast(const Tensor&, int) override { return {}; }
   Work all_to_all(const Tensor& x, const Tensor& y) override {
-    check_all_to_all(x, y, 1);
-    return y.copy_from(x), Work();
+    check_all_to_all(x, y, size_);
+    const std::int64_t each = x.size() / size_;
+    return repeat(piece_of(x, rank_ * each, each), y, size_), Work();
   }
-  Work send(const Tensor& x, int to) override { return check_message("send", x, to, 0, 1), Work(); }
-  Work receive(const Tensor& x, int from) override { return check_message("receive", x, from, 0, 1), Work(); }
+  Work send(const Tensor& x, int to) override { return check_message("send", x, to, rank_, size_), Work(); }
+  Work receive(const Tensor& x, int from) override { return check_message("receive", x, from, rank_, size_), Work(); }
   void barrier() override {}
   void abort(const std::string&) override {}
+
+ private:
+  static Tensor piece_of(const Tensor& x, std::int64_t begin, std::int64_t size) {
+    return Tensor::view(x.storage(), {size}, {1}, x.offset() + begin, x.dtype(), x.device());
+  }
+
+  const int rank_, size_;
 };
 
 }  // namespace
 
 Collective& one_process() {
-  static OneProcess group;
+  static Alike group(0, 1);
   return group;
+}
+
+std::unique_ptr<Collective> imagined_group(int rank, int size) {
+  HEARTH_CHECK(UsageError, rank >= 0 && rank < size, "imagined group: there is no rank ", rank, " of ", size);
+  return std::make_unique<Alike>(rank, size);
 }
 
 }  // namespace hearth::dist

@@ -55,7 +55,7 @@ namespace hearth::kernels {
 
 namespace {
 
-constexpr std::int64_t piece_elements = 65536;
+constexpr std::int64_t piece_elements = 65536, pieces_of_a_task = 4;
 
 std::size_t pieces_of(std::int64_t n) { return static_cast<std::size_t>((n + piece_elements - 1) / piece_elements); }
 
@@ -68,21 +68,28 @@ double sum_of_squares(const T* x, std::int64_t n, double scale) {
 template double sum_of_squares(const float*, std::int64_t, double);
 template double sum_of_squares(const double*, std::int64_t, double);
 
-double sum_of_squares(cpu::Stream&, const Tensor& x, double scale) {
-  std::vector<double> partial(pieces_of(x.size()), 0.0);
+std::vector<double> squares_of_pieces(const Tensor& x, double scale, std::span<const std::int64_t> ends) {
+  std::vector<double> sums(ends.size(), 0.0);
   visit_dtype("sum_of_squares", x.dtype(), FullFloats{}, [&]<class T>() {
-    const T* values = x.data<T>();
-    cpu::parallel_for(x.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
-      partial[static_cast<std::size_t>(begin / piece_elements)] = sum_of_squares(values + begin, end - begin, scale);
-    });
+    const T* const values = x.data<T>();
+    cpu::parallel_for(static_cast<std::int64_t>(ends.size()), pieces_of_a_task,
+                      [&](std::int64_t first, std::int64_t last) {
+                        for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
+                          const std::int64_t begin = i == 0 ? 0 : ends[i - 1];
+                          sums[i] = sum_of_squares(values + begin, ends[i] - begin, scale);
+                        }
+                      });
   });
-  double sum = 0;
-  for (const double part : partial) sum += part;
-  return sum;
+  return sums;
 }
 
-void sum_of_squares(cpu::Stream& stream, const Tensor& x, double scale, const Tensor& sum) {
-  *sum.data<double>() = sum_of_squares(stream, x, scale);
+double sum_of_squares(cpu::Stream&, const Tensor& x, double scale) {
+  std::vector<std::int64_t> ends;
+  for (std::int64_t begin = 0; begin < x.size(); begin += piece_elements)
+    ends.push_back(std::min(x.size(), begin + piece_elements));
+  double sum = 0;
+  for (const double part : squares_of_pieces(x, scale, ends)) sum += part;
+  return sum;
 }
 
 double largest_magnitude(cpu::Stream&, const Tensor& x) {

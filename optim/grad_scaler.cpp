@@ -108,10 +108,10 @@ void GradScaler::check_found_inf(Optimizer& optimizer, Ema* average, double max_
   check_cell("the norm", norm, scale_.device());
   parameters_.finish_grads();
   const Tensor& grads = parameters_.grads();
+  const Tensor squares = Tensor::empty({}, DType::f64, grads.device());
+  squares_of_grads(parameters_, squares);
+  if (update.squares != nullptr) *update.squares = squares;
   run_on(grads.device(), [&](auto& stream) {
-    const Tensor squares = Tensor::empty({}, DType::f64, grads.device());
-    kernels::sum_of_squares(stream, grads, 1.0, squares);
-    if (update.squares != nullptr) *update.squares = squares;
     const bool summing = sums.loss.defined();
     kernels::check_found_inf(stream, {.options = options_,
                                       .input = input_.at(stream),

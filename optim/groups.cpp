@@ -179,7 +179,7 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const FlatParameters::Entry& entry = entries[i];
     // A range takes in the gap behind its last parameter: zeros, which every update leaves as they are.
-    const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.grads().size();
+    const std::int64_t end = i + 1 < entries.size() ? entries[i + 1].begin : parameters.total();
     const bool by_parameter = ranges == Ranges::by_parameter;
     ParameterRange range{entry.begin, end, 1.0, 0.0, false, options.groups.size()};
     if (options.decay_norm_bias || entry.value.rank() > 1) range.weight_decay = options.weight_decay;
@@ -202,29 +202,34 @@ UpdatePlan::UpdatePlan(const FlatParameters& parameters, const GroupOptions& opt
     }
   }
   const Shards* const shards = parameters.shards();
-  cut_pieces(shards ? shards->begin() : 0, shards ? shards->end() : parameters.grads().size());
+  cut_pieces(shards ? shards->ranges() : std::vector<Shards::Range>{{0, parameters.total(), 0}});
   if (!parameters.values().device().is_cpu()) make_tables(parameters.values().device());
 }
 
-// Those of the elements from `first` to `last` are this rank's.
-void UpdatePlan::cut_pieces(std::int64_t first, std::int64_t last) {
+// The elements in `own` are this rank's, in rising order.
+void UpdatePlan::cut_pieces(const std::vector<Shards::Range>& own) {
   std::int64_t in_task = task_elements;
   std::size_t own_end = 0;
+  const auto add = [&](std::int64_t begin, std::int64_t end, std::size_t range) {
+    if (in_task >= task_elements) {
+      tasks_.push_back(pieces_.size());
+      in_task = 0;
+    }
+    pieces_.push_back({begin, end, range, pieces_.size()});
+    own_end = pieces_.size();
+    in_task += end - begin;
+  };
+  auto at = own.begin();
   for (std::size_t r = 0; r < ranges_.size(); ++r) {
-    const ParameterRange& range = ranges_[r];
-    for (std::int64_t begin = range.begin; begin < range.end; begin += piece_elements) {
-      const std::int64_t own_begin = std::max(begin, first), end = std::min({begin + piece_elements, range.end, last});
-      if (own_begin >= end) {
-        pieces_.push_back({0, 0, r, pieces_.size()});
-        continue;
+    for (std::int64_t begin = ranges_[r].begin; begin < ranges_[r].end; begin += piece_elements) {
+      const std::int64_t end = std::min(begin + piece_elements, ranges_[r].end);
+      while (at != own.end() && at->end <= begin) ++at;
+      // By parameter a piece is of one rank, and has one number; merged ranges may lie in parts of several.
+      if (at == own.end() || at->begin >= end) pieces_.push_back({0, 0, r, pieces_.size()});
+      for (auto part = at; part != own.end() && part->begin < end; ++part) {
+        const std::int64_t shift = part->place - part->begin;
+        add(std::max(begin, part->begin) + shift, std::min(end, part->end) + shift, r);
       }
-      if (in_task >= task_elements) {
-        tasks_.push_back(pieces_.size());
-        in_task = 0;
-      }
-      pieces_.push_back({own_begin - first, end - first, r, pieces_.size()});
-      own_end = pieces_.size();
-      in_task += end - own_begin;
     }
   }
   tasks_.push_back(own_end);

@@ -77,7 +77,7 @@ enum class Ranges { merged, by_parameter };
 
 /// The flat buffers cut into ranges, and the ranges into pieces of fixed size for the thread pool and for a device's
 /// blocks. Where ranks update a part each, ranges and pieces are still those of the whole, so that sums over a range
-/// have the same terms for any number of ranks; the positions of pieces count from the beginning of the rank's part.
+/// have the same terms for any number of ranks; the positions of pieces are those among what the rank keeps.
 class HEARTH_API UpdatePlan {
  public:
   /// The most a piece holds.
@@ -121,7 +121,7 @@ class HEARTH_API UpdatePlan {
   const Tensor& range_table() const { return range_table_; }
 
  private:
-  void cut_pieces(std::int64_t first, std::int64_t last);
+  void cut_pieces(const std::vector<Shards::Range>& own);
   void make_tables(Device device);
 
   std::vector<ParameterRange> ranges_;

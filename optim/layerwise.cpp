@@ -114,14 +114,13 @@ UpdateCells Lamb::cells() {
 }
 
 void Lamb::update(const UpdateBuffers& on) {
-  run_on(on.values.device(), [&](auto& stream) {
-    Tensor squares = std::exchange(squares_, {});
-    if (options_.max_grad_norm && !squares.defined()) {
-      squares = Tensor::empty({}, DType::f64, on.grads.device());
-      kernels::sum_of_squares(stream, all_grads(), 1.0, squares);
-    }
-    kernels::lamb_update(stream, on, first_, second_, coefficients_, ratios(), squares);
-  });
+  Tensor squares = std::exchange(squares_, {});
+  if (options_.max_grad_norm && !squares.defined()) {
+    squares = Tensor::empty({}, DType::f64, on.grads.device());
+    squares_of_grads(parameters(), squares);
+  }
+  run_on(on.values.device(),
+         [&](auto& stream) { kernels::lamb_update(stream, on, first_, second_, coefficients_, ratios(), squares); });
 }
 
 }  // namespace hearth::optim

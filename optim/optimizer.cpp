@@ -147,7 +147,7 @@ void Optimizer::apply(Ema* average) {
     copies.average = average->average();
     copies.weight = &average->weight_for(begun_);
   }
-  const Tensor values = parameters_->own_values(), grads = parameters_->own(parameters_->grads());
+  const Tensor values = parameters_->own_values(), grads = parameters_->own_grads();
   update({values, grads, copies, plan_, shards != nullptr ? shards->group : nullptr});
   for (const Tensor& written : {parameters_->values(), copies.low_precision, copies.average})
     if (written.defined()) written.storage()->bump_version();

@@ -133,8 +133,6 @@ class HEARTH_API Optimizer {
   /// ConfigError, naming `op`, unless eps is above 0 and stays so, and finite, in the type of the values.
   void check_eps(const char* op, double eps) const;
   const UpdatePlan& plan() const { return plan_; }
-  /// All gradients, also where ranks update a part each.
-  const Tensor& all_grads() const { return parameters_->grads(); }
   /// Makes a member zeros of the shape and type of the flat values, or of this rank's part of them, where they are, and
   /// state of that name.
   void make_moment(const char* name, Tensor& moment);

@@ -148,6 +148,11 @@ void Session::restart() {
   build_or_explain();
 }
 
+void Session::restart(Collective* group) {
+  group_ = group;
+  restart();
+}
+
 void Session::settle() {
   device_ = device_of_run(loaded_.config.device);
   precision_reason_ = settle_precision(loaded_, device_);
@@ -180,13 +185,18 @@ void Session::build() {
   // Initial values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
   freeze_parts();
+  HEARTH_CHECK(ConfigError, !trains_ || group_ == nullptr || config.dist.zero < 2 || device_.is_cpu(),
+               "/dist/zero: ", config.dist.zero, " divides gradients on the CPU, and this run is on ", device_,
+               "; use zero 1, or device cpu");
   model->to(device_);
   task->prepare(*this, {config.model, config.data});
   sums = Sums(device_);
   if (trains_) phases.use(device_);
+  Collective* const group = trains_ ? group_ : nullptr;
   parameters = std::make_unique<FlatParameters>(
-      model->parameters(),
-      low_precision_copy(config.precision, device_, trains_ && config.dist.zero == 1 ? group_ : nullptr));
+      model->parameters(), low_precision_copy(config.precision, device_, config.dist.zero == 1 ? group : nullptr),
+      group != nullptr && config.dist.zero > 1 ? std::optional(Division{group, block_elements(config.dist)})
+                                               : std::nullopt);
   ranks = std::make_unique<Ranks>(config.train.accumulate);
   loss = made_by(config.loss, "loss", config.loss.make());
   task->check(loss);
@@ -382,14 +392,36 @@ const Json& Session::data_fingerprint() {
   return *data_fingerprint_;
 }
 
+namespace {
+
+/// The number of the first parameter whose gradient is not finite; that of parameters where all are. All ranks call it.
+std::size_t first_not_finite(const Session& session) {
+  const FlatParameters& parameters = *session.parameters;
+  const bool divided = parameters.divides_grads();
+  const std::vector<double> own = divided ? parameters.grads().to_doubles() : std::vector<double>();
+  const std::vector<FlatParameters::Entry>& entries = parameters.entries();
+  const auto is_finite = [](double value) { return std::isfinite(value); };
+  std::size_t first = 0;
+  for (; first < entries.size(); ++first) {
+    // Parts of the gradients lie where those of the values do.
+    const Tensor& master = entries[first].master;
+    const auto begin = own.begin() + (divided ? master.offset() : 0), end = begin + (divided ? master.size() : 0);
+    const std::vector<double> whole = divided ? std::vector<double>() : grad_of(entries[first].value).to_doubles();
+    if (!std::all_of(begin, end, is_finite) || !std::all_of(whole.begin(), whole.end(), is_finite)) break;
+  }
+  return divided ? static_cast<std::size_t>(session.ranks->least(static_cast<std::int64_t>(first))) : first;
+}
+
+}  // namespace
+
 void throw_diverged(const Session& session, const std::string& what) {
   const bool travels_as_f16 = !session.ranks->alone() && session.config().dist.wire == DType::f16;
-  for (const FlatParameters::Entry& entry : session.parameters->entries())
-    for (const double value : grad_of(entry.value).to_doubles())
-      if (!std::isfinite(value))
-        throw DivergedError(join_text(what, "; the first gradient that is not finite is that of \"", entry.name,
-                                      "\"; lower the learning rate, warm up longer, or clip the gradients",
-                                      travels_as_f16 ? "; dist.wire f16 holds none beyond 65504, bf16 does" : ""));
+  const std::vector<FlatParameters::Entry>& entries = session.parameters->entries();
+  const std::size_t first = first_not_finite(session);
+  HEARTH_CHECK(DivergedError, first == entries.size(), what, "; the first gradient that is not finite is that of \"",
+               entries[std::min(first, entries.size() - 1)].name,
+               "\"; lower the learning rate, warm up longer, or clip the gradients",
+               travels_as_f16 ? "; dist.wire f16 holds none beyond 65504, bf16 does" : "");
   throw DivergedError(join_text(what, "; all gradients are finite; lower the learning rate, or look at the data"));
 }
 

@@ -100,6 +100,8 @@ class HEARTH_API Session : public TrainedModel {
   LoadedWeights load_start_weights();
   /// Makes all but the data and the hooks anew, as the constructor did: forgets what steps have changed.
   void restart();
+  /// The same as a rank of another group, which must outlive the session, or of none.
+  void restart(Collective* group);
   /// After the weights or the state were loaded.
   void after_load();
   /// The learning rate that the schedule multiplies: the optimizer's, scaled by `train.lr_scaling`.

@@ -16,7 +16,7 @@ std::span<std::byte> State::Entry::bytes() const {
   // The handle is the owner's: nothing else would keep a reassigned one from being read or written past its end.
   HEARTH_CHECK(UsageError,
                tensor->defined() && tensor->dtype() == dtype && tensor->is_contiguous() &&
-                   tensor->shape() == (shards != nullptr ? Shape{shards->end() - shards->begin()} : shape),
+                   tensor->shape() == (shards != nullptr ? Shape{shards->size()} : shape),
                "state: '", name, "' was registered as ", dtype, " ", shape, " and is now ", hearth::describe(*tensor),
                tensor->defined() && !tensor->is_contiguous() ? " (not contiguous)" : "",
                "; copy into a registered tensor, do not replace it by another kind");
@@ -27,7 +27,7 @@ State::Entry::HostBytes State::Entry::read() const {
   const std::span<std::byte> own = bytes();
   if (shards != nullptr) {
     Tensor whole = Tensor::empty(shape, dtype);
-    shards->own(whole).copy_from(tensor->to(Device{}));
+    shards->put(tensor->to(Device{}), whole);
     shards->gather(whole);
     const std::span<const std::byte> gathered{whole.bytes(), whole.byte_size()};
     return {std::move(whole), gathered};
@@ -40,11 +40,18 @@ State::Entry::HostBytes State::Entry::read() const {
 
 void State::Entry::write(std::span<const std::byte> from) const {
   const std::span<std::byte> own = bytes();
+  std::vector<std::byte> taken;
   if (shards != nullptr) {
-    const std::size_t element = size_of(dtype), skipped = static_cast<std::size_t>(shards->begin()) * element;
+    const std::size_t element = size_of(dtype);
     HEARTH_CHECK(InternalError, from.size() == static_cast<std::size_t>(shards->total()) * element, "state: '", name,
                  "' takes ", shards->total(), " elements, not ", from.size(), " bytes");
-    from = from.subspan(skipped, own.size());
+    taken.reserve(own.size());
+    for (const auto& [begin, end, place] : shards->ranges()) {
+      const auto part =
+          from.subspan(static_cast<std::size_t>(begin) * element, static_cast<std::size_t>(end - begin) * element);
+      taken.insert(taken.end(), part.begin(), part.end());
+    }
+    from = taken;
   }
   HEARTH_CHECK(InternalError, from.size() == own.size(), "state: '", name, "' takes ", own.size(), " bytes, not ",
                from.size());

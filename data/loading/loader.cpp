@@ -234,9 +234,10 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
                  " is outside 1..4096");
     const LoaderPart& part = options.part;
     HEARTH_CHECK(ConfigError,
-                 part.cuts >= 1 && part.first >= 0 && part.count >= 1 && part.first + part.count <= part.of,
-                 "loader: pieces ", part.first, "..", part.first + part.count - 1, " of ", part.of, ", batches in ",
-                 part.cuts, " pieces");
+                 part.cuts >= 1 && part.first >= 0 && part.count >= 1 && part.stride >= 1 &&
+                     part.first + (part.count - 1) * part.stride < part.of,
+                 "loader: pieces ", part.first, "..", part.first + (part.count - 1) * part.stride, " of ", part.of,
+                 ", batches in ", part.cuts, " pieces");
   }
 
   Slot& slot_of(std::int64_t number) {
@@ -355,7 +356,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
   /// The piece, through all batches, that the loader gives as its `number`th.
   std::int64_t piece_of(std::int64_t number) const {
     const LoaderPart& part = options.part;
-    return number / part.count * part.of + part.first + number % part.count;
+    return number / part.count * part.of + part.first + number % part.count * part.stride;
   }
 
   /// The rows of a piece: a run of the batch's or, where rows are of different lengths, such that all pieces have about

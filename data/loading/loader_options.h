@@ -13,12 +13,14 @@ namespace hearth::data {
 class Quarantine;
 
 /// The part of a data parallel rank. Every batch is cut by rows into `cuts` pieces, which may be of no rows; of every
-/// `of` pieces, numbered through all batches, the loader gives `count` from `first` on.
+/// `of` pieces, numbered through all batches, the loader gives `count` from `first` on, each `stride` after the one
+/// before.
 struct LoaderPart {
   std::int64_t cuts = 1;
   std::int64_t of = 1;
   std::int64_t first = 0;
   std::int64_t count = 1;
+  std::int64_t stride = 1;
 };
 
 struct LoaderOptions {

@@ -91,10 +91,12 @@ class Zero : public testing::TestWithParam<Problem> {
         EXPECT_TRUE(session.load_start_weights().left_out.empty());
       }
       const TrainResult done = trainer.run("test");
-      EXPECT_EQ(session.parameters->shards() != nullptr, zero == 1);
+      const FlatParameters& parameters = *session.parameters;
+      EXPECT_EQ(parameters.shards() != nullptr, zero > 0);
       if (ranks > 1) {
-        const bool divides_values = zero == 1 && session.config().precision.level == PrecisionLevel::O2;
-        EXPECT_EQ(session.parameters->values().size() < session.parameters->grads().size(), divides_values);
+        const bool divides_values = zero > 1 || (zero == 1 && session.config().precision.level == PrecisionLevel::O2);
+        EXPECT_EQ(parameters.values().size() < parameters.total(), divides_values);
+        EXPECT_EQ(parameters.grads().size() < parameters.total(), zero > 1);
       }
       const std::lock_guard lock(mutex);
       const std::string weights = done.metrics.at("weights_sha256").as_string();
@@ -117,43 +119,65 @@ class Zero : public testing::TestWithParam<Problem> {
 TEST_P(Zero, GivesTheBitsOfUndividedStateOnAnyNumberOfRanks) {
   const Result whole = train(1, 0, "whole");
   for (const int ranks : {1, 2, 4}) {
-    const Result divided = train(ranks, 1, join_text("divided", ranks));
-    EXPECT_EQ(divided.weights, whole.weights) << ranks << " ranks";
-    EXPECT_EQ(divided.ratios, whole.ratios) << ranks << " ranks";
-    EXPECT_NEAR(divided.last_loss, whole.last_loss, 1e-12 * whole.last_loss) << ranks << " ranks";
-    // Moments and averages as they are saved; the order of the losses' sums depends on the ranks.
-    EXPECT_EQ(divided.state, train(ranks, 0, join_text("whole", ranks)).state) << ranks << " ranks";
+    const Result undivided = train(ranks, 0, join_text("whole", ranks));
+    for (const int zero : {1, 2}) {
+      if (zero == 2 && ranks == 1) continue;
+      const Result divided = train(ranks, zero, join_text("divided", ranks, zero));
+      EXPECT_EQ(divided.weights, whole.weights) << ranks << " ranks, zero " << zero;
+      EXPECT_EQ(divided.ratios, whole.ratios) << ranks << " ranks, zero " << zero;
+      EXPECT_NEAR(divided.last_loss, whole.last_loss, 1e-12 * whole.last_loss) << ranks << " ranks, zero " << zero;
+      // Moments and averages as they are saved; the order of the losses' sums depends on the ranks and their pieces.
+      if (zero == 1) {
+        EXPECT_EQ(divided.state, undivided.state) << ranks << " ranks";
+      }
+    }
   }
 }
 
 TEST_P(Zero, GoesOnFromAnyNumberOfRanksDividedOrNot) {
   const Result straight = train(1, 0, "straight");
   const std::vector<std::string> half{"train.steps=2"};
-  (void)train(2, 1, "divided", half);
-  EXPECT_EQ(train(4, 1, "divided").weights, straight.weights);
-  (void)train(4, 1, "joined", half);
-  EXPECT_EQ(train(1, 0, "joined").weights, straight.weights);
-  (void)train(2, 0, "separated", half);
-  EXPECT_EQ(train(2, 1, "separated").weights, straight.weights);
+  for (const int zero : {1, 2}) {
+    const auto out = [&](const char* name) { return join_text(name, zero); };
+    (void)train(2, zero, out("divided"), half);
+    EXPECT_EQ(train(4, zero, out("divided")).weights, straight.weights) << zero;
+    (void)train(4, zero, out("joined"), half);
+    EXPECT_EQ(train(1, 0, out("joined")).weights, straight.weights) << zero;
+    (void)train(2, 0, out("separated"), half);
+    EXPECT_EQ(train(2, zero, out("separated")).weights, straight.weights) << zero;
+  }
+  (void)train(4, 1, "deeper", half);
+  EXPECT_EQ(train(2, 2, "deeper").weights, straight.weights);
 }
 
 TEST_P(Zero, StartsFromWeights) {
   (void)train(1, 0, "before", {"train.steps=2"});
   const std::vector<std::string> weights{
       join_text("weights.path=", folder_ / "before/checkpoints/latest/model.safetensors")};
-  const Result divided = train(2, 1, "divided", weights), whole = train(2, 0, "whole", weights);
-  EXPECT_EQ(divided.weights, whole.weights);
-  EXPECT_EQ(divided.state, whole.state);
-  EXPECT_NE(divided.weights, train(2, 0, "drawn").weights);
+  const Result whole = train(2, 0, "whole", weights);
+  for (const int zero : {1, 2})
+    EXPECT_EQ(train(2, zero, join_text("divided", zero), weights).weights, whole.weights) << zero;
+  EXPECT_NE(whole.weights, train(2, 0, "drawn").weights);
 }
 
 TEST_P(Zero, ChangesNothingWithoutDeterministicMode) {
-  const std::vector<std::string> free{"train.deterministic=false", "dist.shards=null"};
-  EXPECT_EQ(train(2, 1, "divided", free).weights, train(2, 0, "whole", free).weights);
+  // With one piece for each rank.
+  const std::vector<std::string> free{"train.deterministic=false", "dist.shards=null", "train.accumulate=1"};
+  const Result whole = train(2, 0, "whole", free);
+  for (const int zero : {1, 2}) {
+    const Result divided = train(2, zero, join_text("divided", zero), free);
+    EXPECT_EQ(divided.weights, whole.weights) << zero;
+    EXPECT_EQ(divided.state, whole.state) << zero;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Zero, testing::ValuesIn(problems),
                          [](const auto& one) { return std::string(one.param.name); });
+
+/// Blocks of few elements, so that there are several.
+std::optional<Division> division_of(Collective& group, int zero) {
+  return zero < 2 ? std::nullopt : std::optional(Division{&group, 100});
+}
 
 /// Weights of a loop by hand after some steps; each rank sees its rows.
 std::vector<double> loop(Collective& group, int zero) {
@@ -165,7 +189,7 @@ std::vector<double> loop(Collective& group, int zero) {
     return Tensor::of(shape, values);
   };
   Tensor w1 = drawn({10, 16}, 1), b1 = drawn({16}, 3), w2 = drawn({16, 3}, 2);
-  FlatParameters parameters({{"w1", &w1}, {"b1", &b1}, {"w2", &w2}});
+  FlatParameters parameters({{"w1", &w1}, {"b1", &b1}, {"w2", &w2}}, {}, division_of(group, zero));
   dist::DataParallel parallel(group, parameters, {.zero = zero});
   optim::Adam optimizer(parameters, {.lr = 0.01});
   for (int step = 0; step < 5; ++step) {
@@ -179,13 +203,17 @@ std::vector<double> loop(Collective& group, int zero) {
     optimizer.step();
     optimizer.zero_grad();
   }
-  return parameters.values().to_doubles();
+  std::vector<double> weights;
+  for (const FlatParameters::Entry& entry : parameters.entries())
+    for (const double value : entry.value.to_doubles()) weights.push_back(value);
+  return weights;
 }
 
 TEST(ZeroLoop, HasTheBitsOfUndividedState) {
   for (const int ranks : {1, 2, 3, 4})
     for (const std::string& failure : test::failures_of_ranks(dist::loopback_groups(ranks), [](Collective& group) {
-           EXPECT_EQ(loop(group, 1), loop(group, 0)) << group.size() << " ranks";
+           const std::vector<double> whole = loop(group, 0);
+           for (const int zero : {1, 2}) EXPECT_EQ(loop(group, zero), whole) << group.size() << " ranks, zero " << zero;
          }))
       EXPECT_EQ(failure, "");
 }
@@ -195,7 +223,7 @@ TEST(ZeroLoop, SavesAndLoadsTheWholeState) {
   const auto with_optimizer = [&](int ranks, int zero, const std::function<void(Collective&, optim::Adam&)>& use) {
     const auto run = [&](Collective& group) {
       Tensor w = Tensor::full({64, 64}, 0.5), v = Tensor::full({64, 64}, 0.25);
-      FlatParameters parameters({{"w", &w}, {"v", &v}});
+      FlatParameters parameters({{"w", &w}, {"v", &v}}, {}, division_of(group, zero));
       dist::DataParallel parallel(group, parameters, {.zero = zero});
       optim::Adam optimizer(parameters, {});
       use(group, optimizer);
@@ -221,20 +249,22 @@ TEST(ZeroLoop, SavesAndLoadsTheWholeState) {
     optim::save(optimizer, folder / "whole");
     saved = hash_of(optimizer);
   });
-  with_optimizer(2, 1, [&](Collective& group, optim::Adam& optimizer) {
-    optim::load(optimizer, folder / "whole");
-    EXPECT_EQ(hash_of(optimizer), saved);
-    State state;
-    optimizer.register_state(state);
-    if (group.rank() == 0)
-      state.save(folder / "of two");
-    else
-      state.read_shards();
-  });
-  with_optimizer(3, 0, [&](Collective& group, optim::Adam& optimizer) {
-    optim::load(optimizer, folder / "of two");
-    EXPECT_EQ(hash_of(optimizer), saved) << "rank " << group.rank();
-  });
+  for (const int zero : {1, 2}) {
+    with_optimizer(2, zero, [&](Collective& group, optim::Adam& optimizer) {
+      optim::load(optimizer, folder / "whole");
+      EXPECT_EQ(hash_of(optimizer), saved);
+      State state;
+      optimizer.register_state(state);
+      if (group.rank() == 0)
+        state.save(folder / "of two");
+      else
+        state.read_shards();
+    });
+    with_optimizer(3, 0, [&](Collective& group, optim::Adam& optimizer) {
+      optim::load(optimizer, folder / "of two");
+      EXPECT_EQ(hash_of(optimizer), saved) << "rank " << group.rank();
+    });
+  }
 }
 
 /// As a program may add: says nothing of parts.
@@ -264,9 +294,11 @@ TEST(ZeroLoop, IsRefusedWhereItCannotWork) {
     });
   };
   const auto nothing = [](Collective&, FlatParameters&) {};
-  for (const int zero : {-1, 2, 3})
+  for (const int zero : {-1, 3})
     for (const std::string& failure : failures(zero, nothing))
-      EXPECT_PRED2(contains, failure, join_text("data parallel: zero ", zero, "; it is 0 or 1"));
+      EXPECT_PRED2(contains, failure, join_text("data parallel: zero ", zero, "; it is 0, or 1"));
+  for (const std::string& failure : failures(2, nothing))
+    EXPECT_PRED2(contains, failure, "data parallel: zero 2; make the FlatParameters with a Division");
   for (const std::string& failure : failures(1, nothing, true))
     EXPECT_PRED2(contains, failure, "updates were divided among ranks after it was made; make DataParallel first");
   for (const std::string& failure :
@@ -280,7 +312,7 @@ TEST(ZeroLoop, IsRefusedWhereItCannotWork) {
     EXPECT_PRED2(contains, failure, "override can_shard()");
   for (const std::string& failure :
        failures(1, [](Collective&, FlatParameters& parameters) { (void)parameters.own(Tensor::zeros({3})); }))
-    EXPECT_PRED2(contains, failure, "shards of [16]");
+    EXPECT_PRED2(contains, failure, "is not contiguous or not of 16 elements");
 }
 
 /// Bytes that a rank really keeps.
@@ -364,7 +396,7 @@ TEST(ZeroLoop, DividedValuesAreRefusedWhereTheyCannotBe) {
   for (const std::string& failure : failures(
            LowPrecisionCopy::Use::instead,
            [](Collective&group, FlatParameters&parameters) { const dist::DataParallel parallel(group, parameters); }))
-    EXPECT_PRED2(contains, failure, "give it this group and zero 1 here");
+    EXPECT_PRED2(contains, failure, "give it this group and zero 1 or 2 here");
   for (const std::string& failure : failures(
            LowPrecisionCopy::Use::instead, [](Collective&, FlatParameters& parameters) { (void)parameters.masters(); }))
     EXPECT_PRED2(contains, failure, "use register_masters()");
@@ -385,7 +417,28 @@ TEST(ZeroConfig, OptimizersThatCannotAreRefusedByName) {
   for (const std::string& failure : test::failures_of_ranks(
            dist::loopback_groups(2), [&](Collective& group) { const Session session(load_config(path, {}), &group); }))
     EXPECT_PRED2(contains, failure, "/dist/zero: the optimizer \"own_of_zero\"");
-  EXPECT_THROW(load_config(path, {"dist.zero=2"}), ConfigError);
+}
+
+TEST(ZeroConfig, WhatDoesNotGoWithDividedGradientsIsRefusedByName) {
+  const test::TempDir folder;
+  const std::string path = folder / "run.json";
+  std::ofstream(path) << R"({"device": "cpu", "optimizer": {"type": "sgd", "lr": 0.1}, "model": {"type": "mlp"},
+      "data": {"type": "digits"}, "train": {"batch_size": 24, "steps": 4, "deterministic": true}, "dist": {"zero": 2}})";
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { load_config(path, {"dist.zero=4"}); }), "/dist/zero");
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] { load_config(path, {"dist.wire=bf16"}); }),
+               "leave wire out, or use zero 1");
+  EXPECT_PRED2(contains, test::error_message<ConfigError>([&] {
+                 load_config(path, {R"(dist.compress={"type": "int8"})", "optimizer.lr=0.1"});
+               }),
+               "compress does not go with zero");
+  const auto refused = [&](int ranks, const std::vector<std::string>& overrides) {
+    return test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+      const Session session(load_config(path, overrides), &group);
+    });
+  };
+  for (const std::string& failure : refused(3, {"dist.shards=6"}))
+    EXPECT_PRED2(contains, failure, "/dist/zero: 2 in deterministic mode, with 2 pieces for each of 3 ranks");
+  for (const std::string& failure : refused(3, {"dist.shards=3"})) EXPECT_EQ(failure, "");
 }
 
 }  // namespace

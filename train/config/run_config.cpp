@@ -184,6 +184,15 @@ void describe(Fields<LogOptions>& f) {
       "of the run.");
 }
 
+/// Which options do not go together; "" if all do.
+const char* conflict_in(const DistOptions& o) {
+  if (o.compress && o.wire != DType::f32)
+    return "compress decides what travels, and so does wire; leave wire out, or set compress to null";
+  if (o.zero > 1 && o.wire != DType::f32)
+    return "gradients that zero 2 divides travel in f32; leave wire out, or use zero 1";
+  return o.compress && o.zero != 0 ? "compress does not go with zero; leave zero out, or set compress to null" : "";
+}
+
 void describe(Fields<DistOptions>& f) {
   f.choice(
       "backend", &DistOptions::backend,
@@ -230,18 +239,15 @@ void describe(Fields<DistOptions>& f) {
       "sync_batch_norm", &DistOptions::sync_batch_norm,
       "Batch normalisation takes its statistics of the whole batch, of all ranks, as one process does; each layer "
       "then waits for all ranks. Without it each rank normalises its own rows.");
-  f.integer("zero", &DistOptions::zero, {.min = 0, .max = 1},
+  f.integer("zero", &DistOptions::zero, {.min = 0, .max = 2},
             "1: each rank keeps the optimizer's state and the averaged weights of a part of the weights, and updates "
-            "that part (ZeRO stage 1); the results are the same.");
+            "that part (ZeRO stage 1). 2: it keeps the gradients of that part only, too (stage 2), on the CPU. The "
+            "results are the same.");
   f.number("timeout", &DistOptions::timeout, {.above = 0, .max = 86400},
            "Seconds without a sign of life from a rank after which the run ends.");
   f.number("join_timeout", &DistOptions::join_timeout, {.above = 0, .max = 86400},
            "Seconds that a rank waits at the start for all others to join.");
-  f.rule([](const DistOptions& o) {
-    if (o.compress && o.wire != DType::f32)
-      return "compress decides what travels, and so does wire; leave wire out, or set compress to null";
-    return o.compress && o.zero != 0 ? "compress does not go with zero; leave zero out, or set compress to null" : "";
-  });
+  f.rule(conflict_in);
 }
 
 void describe(Fields<RunConfig>& f) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/memory/rank_memory.h"
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "dist/process_group.h"
 
 namespace hearth::train {
 
@@ -13,48 +16,70 @@ std::int64_t wide_elements(const FlatParameters& parameters) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < entries.size(); ++i)
     if (entries[i].value.dtype() == parameters.values().dtype())
-      sum += (i + 1 < entries.size() ? entries[i + 1].begin : parameters.grads().size()) - entries[i].begin;
+      sum += (i + 1 < entries.size() ? entries[i + 1].begin : parameters.total()) - entries[i].begin;
   return sum;
+}
+
+/// Elements that each rank keeps.
+std::vector<std::int64_t> elements_of_ranks(const Session& session, int ranks) {
+  const FlatParameters& parameters = *session.parameters;
+  const std::int64_t zero = session.config().dist.zero;
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks), zero == 0 ? parameters.total() : 0);
+  if (zero == 0) return elements;
+  const std::vector<std::int64_t> cuts =
+      zero == 1 ? parameters.even_cuts(ranks) : parameters.block_cuts(ranks, block_elements(session.config().dist));
+  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) elements[k % elements.size()] += cuts[k + 1] - cuts[k];
+  return elements;
 }
 
 }  // namespace
 
 std::vector<RankStates> states_of_ranks(const Session& session, int ranks) {
   const FlatParameters& parameters = *session.parameters;
-  const auto element = static_cast<std::int64_t>(size_of(parameters.values().dtype()));
-  const bool divides = session.config().dist.zero == 1,
-             divides_values = divides && session.config().precision.level == PrecisionLevel::O2;
-  const std::vector<std::int64_t> cuts = parameters.even_cuts(ranks);
+  const auto element = static_cast<std::int64_t>(size_of(parameters.grads().dtype()));
+  const std::int64_t zero = session.config().dist.zero, total = parameters.total();
+  const bool is_low = session.config().precision.level == PrecisionLevel::O2 && parameters.low_precision().defined();
   std::vector<RankStates> result;
-  for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
-    const std::int64_t elements = divides ? cuts[rank + 1] - cuts[rank] : parameters.values().size();
-    const std::int64_t values = divides_values ? elements + wide_elements(parameters) : parameters.values().size();
-    result.push_back(
-        {values * element, elements * element * session.optimizer->moments(), session.ema ? elements * element : 0});
+  for (const std::int64_t elements : elements_of_ranks(session, ranks)) {
+    // Beside its part a rank has what the model computes with.
+    const std::int64_t computed = is_low && zero > 0 ? wide_elements(parameters)
+                                  : zero > 1         ? total
+                                                     : 0,
+                       updated = zero > 1 || is_low ? elements : total;
+    result.push_back({(updated + computed) * element, (zero > 1 ? elements : total) * element,
+                      elements * element * session.optimizer->moments(), session.ema ? elements * element : 0});
   }
   return result;
 }
 
-std::vector<MemoryNeed> memory_of_ranks(const Session& session, const StepMemory& memory, std::int64_t batch,
-                                        int ranks) {
+std::vector<MemoryNeed> memory_of_ranks(Session& session, DeviceType target, int ranks) {
   HEARTH_CHECK(
       ConfigError, !session.config().dist.compress,
       "/dist/compress: a plan for several ranks counts neither "
       "what a rank keeps of compressed gradients nor the bytes that it sends; set dist.compress to null for it");
-  const MemoryNeed whole = memory.at((batch + ranks - 1) / ranks);
-  const std::int64_t values =
-      session.parameters->values().size() * static_cast<std::int64_t>(size_of(session.parameters->values().dtype()));
+  HEARTH_CHECK(ConfigError, session.config().dist.zero < 2 || target == DeviceType::cpu,
+               "/dist/zero: ", session.config().dist.zero,
+               " divides gradients on the CPU, and the plan is for a GPU; use zero 1");
+  const std::vector<RankStates> states = states_of_ranks(session, ranks);
+  const auto bytes_of = [](const RankStates& of) { return of.values + of.gradients + of.optimizer + of.averages; };
+  const auto most = std::max_element(states.begin(), states.end(), [&](const RankStates& a, const RankStates& b) {
+    return bytes_of(a) < bytes_of(b);
+  });
+  const auto group = dist::imagined_group(static_cast<int>(most - states.begin()), ranks);
+  session.restart(group.get());
+  const std::int64_t cuts = session.ranks->part().cuts;
+  const MemoryNeed largest =
+      StepMemory(session, batches_to_measure(session), target).at((largest_rows(session) + cuts - 1) / cuts);
+  session.restart(nullptr);
   std::vector<MemoryNeed> needs;
-  for (const RankStates& states : states_of_ranks(session, ranks)) {
-    MemoryNeed need = whole;
-    const std::int64_t saved_of_values = values - states.values,
-                       saved_of_optimizer = values * session.optimizer->moments() - states.optimizer,
-                       saved_of_averages = (session.ema ? values : 0) - states.averages;
-    need.parameters -= saved_of_values;
-    need.optimizer -= saved_of_optimizer;
-    need.averages -= saved_of_averages;
-    need.peak -= saved_of_values + saved_of_optimizer + saved_of_averages;
-    need.reserved -= saved_of_values + saved_of_optimizer + saved_of_averages;
+  for (const RankStates& of : states) {
+    MemoryNeed need = largest;
+    need.parameters -= most->values - of.values;
+    need.gradients -= most->gradients - of.gradients;
+    need.optimizer -= most->optimizer - of.optimizer;
+    need.averages -= most->averages - of.averages;
+    need.peak -= bytes_of(*most) - bytes_of(of);
+    need.reserved -= bytes_of(*most) - bytes_of(of);
     needs.push_back(need);
   }
   return needs;

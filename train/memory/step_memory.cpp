@@ -21,7 +21,7 @@ std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(t
 
 /// Two batches show what any number of them does: the second finds gradients to add to.
 std::vector<data::Batch> blank_batches(const Session& session, std::int64_t batch_size, DeviceType target) {
-  const std::int64_t count = std::min<std::int64_t>(2, session.config().train.accumulate);
+  const std::int64_t count = std::min<std::int64_t>(2, session.ranks->pieces());
   return std::vector<data::Batch>(static_cast<std::size_t>(count), blank_batch(session, batch_size, target));
 }
 
@@ -43,6 +43,8 @@ struct Inputs {
 };
 
 void run_blank_step(Session& session, const Inputs& inputs) {
+  if (!session.ranks->alone())
+    (void)session.ranks->begin_step(inputs.host, session.loss, {.lr = session.lr(session.position.step)});
   (void)begin_step(session, inputs.host.front().size());
   run_step(session, inputs.device);
 }
@@ -91,8 +93,10 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
   const RunConfig& config = session.config();
   graph_ = target == DeviceType::cuda && why_not_replayed(session).empty();
   pinned_ = session.config().train.pinned;
-  accumulate_ = config.train.accumulate;
+  accumulate_ = session.ranks->pieces();
   evaluation_batch_ = config.eval.batch_size;
+  // Ranks compute pieces of batches, and evaluate whole ones.
+  if (!session.ranks->alone() && !evaluation_batch_) evaluation_batch_ = config.train.batch_size;
   for (const data::DatasetPointer& part : {session.data.valid, session.data.test})
     if (part) evaluation_samples_ = std::max(evaluation_samples_, part->size());
   if (target == DeviceType::cpu) {
@@ -123,8 +127,7 @@ StepMemory::StepMemory(Session& session, MeasuredBatches measured, DeviceType ta
 }
 
 void StepMemory::measure_fixed(Session& session) {
-  fixed_.parameters = bytes_of(session.parameters->values());
-  if (session.parameters->low_precision().defined()) fixed_.parameters += bytes_of(session.parameters->low_precision());
+  fixed_.parameters = session.parameters->value_bytes();
   fixed_.gradients = bytes_of(session.parameters->grads());
   for (const NamedTensor& buffer : session.model->buffers()) fixed_.buffers += bytes_of(*buffer.tensor);
   std::int64_t all = 0;

@@ -220,12 +220,13 @@ void write_memory(TextStream& out, const RunPlan& plan) {
 void write_ranks(TextStream& out, const RunPlan& plan) {
   if (plan.ranks.empty()) return;
   out << "\nmemory of each of " << plan.ranks.size() << " ranks at " << plan.ranks[0].batch
-      << " rows of the batch, estimated\n  rank     parameters  optimizer state  averaged weights    peak in use\n";
+      << " rows of the batch, estimated\n  rank     parameters      gradients  optimizer state  averaged weights    "
+         "peak in use\n";
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const MemoryNeed& need = plan.ranks[rank];
-    out << std::right << std::setw(6) << rank << std::setw(15) << bytes_text(need.parameters) << std::setw(17)
-        << bytes_text(need.optimizer) << std::setw(18) << bytes_text(need.averages) << std::setw(15)
-        << bytes_text(need.peak) << "\n";
+    out << std::right << std::setw(6) << rank << std::setw(15) << bytes_text(need.parameters) << std::setw(15)
+        << bytes_text(need.gradients) << std::setw(17) << bytes_text(need.optimizer) << std::setw(18)
+        << bytes_text(need.averages) << std::setw(15) << bytes_text(need.peak) << "\n";
   }
 }
 

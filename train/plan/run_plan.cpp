@@ -139,7 +139,6 @@ void plan_memory(RunPlan& plan, Session& session, Device wanted, const PlanReque
   const std::int64_t batch = largest_rows(session);
   const StepMemory memory(session, batches_to_measure(session), wanted.type);
   plan.need = memory.at(batch);
-  if (request.ranks > 1) plan.ranks = memory_of_ranks(session, memory, batch, request.ranks);
   if (wanted.is_cuda()) plan.why_not_replayed = why_not_replayed(session);
   plan.kept = memory.saved_by_layer(batch);
   plan.method = memory.method();
@@ -217,6 +216,7 @@ RunPlan plan_of(Session& session, Device wanted, const PlanRequest& request) {
     plan.layers = nn::summarize(*session.model, session.task->inputs(session, input));
   }
   plan_memory(plan, session, wanted, request);
+  if (request.ranks > 1) plan.ranks = memory_of_ranks(session, wanted.type, request.ranks);
 
   const std::int64_t rows = largest_rows(session);
   const auto recorded = record_two(session, wanted.type, !basis.machine && basis.why_no_times.empty(), rows);

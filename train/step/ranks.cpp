@@ -37,6 +37,11 @@ void check_pieces(const RunConfig& config, std::int64_t cuts, int ranks) {
   HEARTH_CHECK(ConfigError, !config.train.deterministic || (each & (each - 1)) == 0, "/dist/shards: ", batches,
                " batches of ", cuts, " pieces (train.accumulate, dist.shards) are ", each, " for each of ", ranks,
                " ranks; in deterministic mode that is a power of 2, so that sums do not depend on the ranks");
+  HEARTH_CHECK(ConfigError,
+               !config.train.deterministic || config.dist.zero < 2 || each == 1 || (ranks & (ranks - 1)) == 0,
+               "/dist/zero: ", config.dist.zero, " in deterministic mode, with ", each, " pieces for each of ", ranks,
+               " ranks: the ranks sum each piece, which gives the bits of other runs for a power of 2 of ranks; use "
+               "zero 0 or 1, or as many pieces as ranks (train.accumulate times dist.shards)");
 }
 
 /// Into how many pieces a batch is cut: so many that all ranks get as many pieces of a step.
@@ -112,21 +117,27 @@ dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device 
                "/dist/wire: ", config.dist.wire,
                " rounds gradients between the ranks, so that the weights depend on their number, and "
                "/train/deterministic is on, which gives the same bits on any number; leave the one or the other out");
-  dist::DataParallelOptions options{.bucket_mb = config.dist.bucket_mb,
-                                    .first_bucket_mb = config.dist.first_bucket_mb,
-                                    .overlap = config.dist.overlap && !config.train.deterministic,
-                                    .zero = static_cast<int>(config.dist.zero)};
+  dist::DataParallelOptions options{
+      .bucket_mb = config.dist.bucket_mb,
+      .first_bucket_mb = config.dist.first_bucket_mb,
+      .overlap = config.dist.overlap && (!config.train.deterministic || config.dist.zero > 1),
+      .zero = static_cast<int>(config.dist.zero)};
   if (config.dist.wire != DType::f32) options.wire = config.dist.wire;
   if (config.dist.compress) options.compress = compression_of(config, device, steps_per_epoch);
   return options;
 }
 
+std::int64_t block_elements(const DistOptions& options) {
+  const double elements = options.bucket_mb * (1 << 20) / sizeof(float);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(elements));
+}
+
 bool StepPart::same_but_for_weights(const StepPart& other) const {
   const auto same_piece = [&](const Piece& a, const Piece& b) {
-    return weights.defined() || (a.weight == b.weight && a.losses == b.losses);
+    return a.number == b.number && a.first_row == b.first_row &&
+           (weights.defined() || (a.weight == b.weight && a.losses == b.losses));
   };
-  return rows_before == other.rows_before && pieces == other.pieces && first_piece == other.first_piece &&
-         alike == other.alike && weights.defined() == other.weights.defined() &&
+  return pieces == other.pieces && alike == other.alike && weights.defined() == other.weights.defined() &&
          std::equal(of_pieces.begin(), of_pieces.end(), other.of_pieces.begin(), other.of_pieces.end(), same_piece);
 }
 
@@ -136,6 +147,7 @@ Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, Flat
              std::vector<NamedTensor> buffers, std::int64_t steps_per_epoch)
     : group_(group),
       deterministic_(config.train.deterministic),
+      divided_(parameters.divides_grads()),
       cuts_(cuts_of(config, cuts_batches, group.size())),
       each_(config.train.accumulate * cuts_ / group.size()),
       parameters_(&parameters),
@@ -162,7 +174,11 @@ Ranks::Ranks(Collective& group, const RunConfig& config, bool cuts_batches, Flat
 
 data::LoaderPart Ranks::part() const {
   if (alone()) return {};
-  return {.cuts = cuts_, .of = each_ * size(), .first = each_ * rank(), .count = each_};
+  return {.cuts = cuts_,
+          .of = each_ * size(),
+          .first = divided_ ? rank() : each_ * rank(),
+          .count = each_,
+          .stride = divided_ ? size() : 1};
 }
 
 Ranks::Told Ranks::told_of(std::span<const data::Batch> pieces, int rank) {
@@ -184,7 +200,7 @@ Ranks::Told Ranks::told_of(std::span<const data::Batch> pieces, int rank) {
 }
 
 void Ranks::take_in(std::span<const Told> told, std::int64_t step) {
-  step_ = {.first_piece = each_ * rank()};
+  step_ = {};
   wishes_ = {};
   last_times_.clear();
   std::int64_t kind = 0;
@@ -198,7 +214,6 @@ void Ranks::take_in(std::span<const Told> told, std::int64_t step) {
     step_.tokens += theirs.tokens;
     step_.positions += theirs.positions;
     step_.pieces += theirs.pieces;
-    if (other < rank()) step_.rows_before += theirs.rows;
     if (theirs.pieces > 0) {
       step_.alike = step_.alike && (kind == 0 || kind == theirs.kind) && theirs.kind >= 0;
       kind = theirs.kind;
@@ -239,11 +254,40 @@ const StepPart& Ranks::begin_step(std::span<const data::Batch> pieces, const Los
   group_.all_gather(own, all).wait();
   const std::span told(reinterpret_cast<const Told*>(all.data<const std::int64_t>()), static_cast<std::size_t>(size()));
   take_in(told, wishes.step);
+  std::int64_t rows_before = 0;
+  for (const Told& theirs : told.first(static_cast<std::size_t>(rank()))) rows_before += theirs.rows;
+  step_.of_pieces.resize(pieces.size());
+  number_pieces(pieces, rows_before);
   double all_labels = 0;
   for (const Told& theirs : told) all_labels += theirs.labels;
   weigh(pieces, loss, labels, all_labels);
   trace_.begin();
   return step_;
+}
+
+void Ranks::number_pieces(std::span<const data::Batch> pieces, std::int64_t rows_before) {
+  const bool takes_turns = divided_ && each_ > 1;
+  std::vector<std::int64_t> rows;
+  for (const data::Batch& piece : pieces) rows.push_back(piece.rows());
+  rows.resize(static_cast<std::size_t>(each_), 0);
+  // Of all ranks: those of rank 0, then those of rank 1 and so on.
+  Tensor all;
+  if (takes_turns) {
+    all = Tensor::zeros({size() * each_}, DType::i64);
+    group_.all_gather(Tensor::of<std::int64_t>({each_}, rows), all).wait();
+  }
+  std::int64_t begun = rows_before;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(pieces.size()); ++i) {
+    StepPart::Piece& piece = step_.of_pieces[static_cast<std::size_t>(i)];
+    piece.number = takes_turns ? i * size() + rank() : each_ * rank() + i;
+    piece.first_row = begun;
+    begun += rows[static_cast<std::size_t>(i)];
+    if (!takes_turns) continue;
+    piece.first_row = 0;
+    for (std::int64_t other = 0; other < size(); ++other)
+      for (std::int64_t k = 0; k < each_ && k * size() + other < piece.number; ++k)
+        piece.first_row += all.data<const std::int64_t>()[other * each_ + k];
+  }
 }
 
 void Ranks::weigh(std::span<const data::Batch> pieces, const Loss& loss,
@@ -252,7 +296,7 @@ void Ranks::weigh(std::span<const data::Batch> pieces, const Loss& loss,
   const auto all_samples = static_cast<double>(step_.samples);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto count = static_cast<double>(pieces[i].count());
-    StepPart::Piece& piece = step_.of_pieces.emplace_back();
+    StepPart::Piece& piece = step_.of_pieces[i];
     piece.weight = labels ? part_of((*labels)[i], all_labels) : part_of(count, all_samples);
     piece.losses = !labels ? count : pieces[i].counted >= 0 && !loss.weight ? (*labels)[i] : piece.weight * all_samples;
   }
@@ -286,8 +330,10 @@ void Ranks::begin_piece(std::int64_t piece) {
 
 void Ranks::end_piece(std::int64_t piece, bool has_rows) {
   if (alone()) return;
+  if (divided_) parallel_->reduce();
   if (deterministic_) {
-    for (const FlatParameters::Entry& entry : parameters_->entries()) (void)grad_of(entry.value);
+    for (const FlatParameters::Entry& entry : parameters_->entries())
+      if (!divided_) (void)grad_of(entry.value);
     gradients_->add(piece, each_);
   }
   if (!moves_) return;
@@ -300,6 +346,7 @@ void Ranks::end_piece(std::int64_t piece, bool has_rows) {
     buffer.copy_from(buffers_before_[i]);
     begin += buffer.size();
   }
+  if (divided_) group_.all_reduce(moved_).wait();
   moves_->add(piece, each_);
 }
 
@@ -320,9 +367,9 @@ void Ranks::register_state(State& state) {
 }
 
 void Ranks::reduce() {
-  parallel_->reduce();
+  if (!divided_) parallel_->reduce();
   if (!moves_ || step_.pieces == 0) return;
-  group_.all_reduce(moved_).wait();
+  if (!divided_) group_.all_reduce(moved_).wait();
   const Tensor mean = mul(moved_, 1.0 / static_cast<double>(step_.pieces));
   std::int64_t begin = 0;
   for (const NamedTensor& named : buffers_) {

@@ -28,18 +28,21 @@ struct Sums;
 HEARTH_API dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device device,
                                                            std::int64_t steps_per_epoch);
 
+/// How many gradients are divided among ranks together, by `dist.bucket_mb`.
+HEARTH_API std::int64_t block_elements(const DistOptions& options);
+
 /// A rank's part of the coming step, and what the whole step is.
 struct StepPart {
-  std::int64_t samples = 0;      ///< labels of all ranks that count
-  std::int64_t tokens = 0;       ///< of all ranks
-  std::int64_t positions = 0;    ///< likewise
-  std::int64_t rows_before = 0;  ///< rows of the ranks before this one
-  std::int64_t pieces = 0;       ///< of all ranks that have rows
-  std::int64_t first_piece = 0;  ///< number of this rank's first
-  bool alike = true;             ///< whether all pieces are of one shape but for their rows
+  std::int64_t samples = 0;    ///< labels of all ranks that count
+  std::int64_t tokens = 0;     ///< of all ranks
+  std::int64_t positions = 0;  ///< likewise
+  std::int64_t pieces = 0;     ///< of all ranks that have rows
+  bool alike = true;           ///< whether all pieces are of one shape but for their rows
   struct Piece {
-    double weight = 0;  ///< of its loss in the mean over the whole step
-    double losses = 0;  ///< how many losses its mean stands for
+    double weight = 0;           ///< of its loss in the mean over the whole step
+    double losses = 0;           ///< how many losses its mean stands for
+    std::int64_t number = 0;     ///< among the pieces of all ranks
+    std::int64_t first_row = 0;  ///< rows of the pieces before it
   };
   std::vector<Piece> of_pieces{};  ///< this rank's
   /// Where labels may not count: weight and losses of each of this rank's pieces, f64 [pieces, 2] on the host. On a GPU
@@ -129,6 +132,8 @@ class HEARTH_API Ranks {
   static Told told_of(std::span<const data::Batch> pieces, int rank);
   /// Takes in what the ranks told each other before a step.
   void take_in(std::span<const Told> told, std::int64_t step);
+  /// Numbers this rank's pieces and their rows among those of all ranks. `rows_before`: of the ranks before this one.
+  void number_pieces(std::span<const data::Batch> pieces, std::int64_t rows_before);
   /// Sets what this rank's pieces count for in the step. `labels` are their weights, if labels may not count, and
   /// `all_labels` is the sum over all ranks.
   void weigh(std::span<const data::Batch> pieces, const Loss& loss, const std::optional<std::vector<double>>& labels,
@@ -137,6 +142,9 @@ class HEARTH_API Ranks {
 
   Collective& group_;
   const bool deterministic_ = false;
+  /// Whether ranks keep a part of the gradients each. They sum each piece then, and take turns at pieces, so that all
+  /// pieces are added up in the same order.
+  const bool divided_ = false;
   std::int64_t cuts_ = 1;  ///< pieces of a batch
   std::int64_t each_ = 1;
   FlatParameters* parameters_ = nullptr;

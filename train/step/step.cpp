@@ -144,11 +144,13 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs)
   const std::vector<Share> held = alone ? shares_of(session.loss, inputs, samples) : shares_of(ranks);
   const auto is_alike = [&](const data::Batch& input) { return same_but_for_rows(input, inputs[0]); };
   const bool alike = alone ? std::all_of(inputs.begin(), inputs.end(), is_alike) : ranks.step().alike;
-  std::int64_t begun = ranks.step().rows_before;
+  std::int64_t begun = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const data::Batch& input = inputs[i];
     const auto number = static_cast<std::int64_t>(i);
-    const RandomScope random(random_key(session, alike, begun, input.rows(), number + ranks.step().first_piece));
+    const StepPart::Piece place =
+        alone ? StepPart::Piece{.number = number, .first_row = begun} : ranks.step().of_pieces[i];
+    const RandomScope random(random_key(session, alike, place.first_row, input.rows(), place.number));
     begun += input.rows();
     enter(session, Phase::forward);
     ranks.begin_piece(number);

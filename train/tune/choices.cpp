@@ -176,12 +176,18 @@ TuneChoice packing_choice(const Session& session) {
 
 TuneChoice zero_choice(const Session& session) {
   if (!session.optimizer->can_shard()) return {.name = "zero", .why_not = "the optimizer cannot be divided"};
-  const char* const other = session.config().dist.zero == 0 ? "1" : "0";
-  return {.name = "zero", .variants = {{.text = other, .overrides = {{"dist.zero", other}}}}};
+  const RunConfig& config = session.config();
+  // Gradients that are divided travel as they are, on the CPU; deterministic mode may ask more of the ranks.
+  const bool divides_grads = session.device().is_cpu() && config.dist.wire == DType::f32 && !config.train.deterministic;
+  TuneChoice choice{.name = "zero"};
+  for (const std::int64_t zero : {0, 1, 2})
+    if (zero != config.dist.zero && (zero < 2 || divides_grads))
+      choice.variants.push_back({.text = std::to_string(zero), .overrides = {{"dist.zero", std::to_string(zero)}}});
+  return choice;
 }
 
 TuneChoice overlap_choice(const Session& session) {
-  if (session.config().train.deterministic)
+  if (session.config().train.deterministic && session.config().dist.zero < 2)
     return {.name = "overlap", .why_not = "deterministic mode sums gradients after the backward pass"};
   return switch_choice("overlap", "dist.overlap", session.config().dist.overlap, false);
 }
@@ -191,7 +197,8 @@ TuneChoice buckets_choice(const Session& session) {
   TuneChoice choice{.name = "buckets"};
   constexpr double mib = 1 << 20;
   const DistOptions& dist = session.config().dist;
-  const double all = static_cast<double>(session.parameters->grads().byte_size()) / mib;
+  const double all =
+      static_cast<double>(session.parameters->total() * static_cast<std::int64_t>(size_of(DType::f32))) / mib;
   const auto cut = [&](double size) { return std::min(size, all); };
   if (all <= dist.first_bucket_mb) {
     choice.why_not = join_text("all gradients are one of ", std::ceil(10 * all) / 10, " MiB");
