@@ -35,16 +35,15 @@ double arithmetic_us(const StepOp& op, const Machine& machine, ComputeType type)
   return us;
 }
 
-/// What fits caches comes from there; of more, as much.
-double memory_us(const StepOp& op, const Machine& machine, ComputeType type) {
+}  // namespace
+
+double traffic_us(const StepOp& op, const Machine& machine, ComputeType type) {
   const double cached = machine.cache_gbs > 0 ? std::min(op.bytes, machine.cache_bytes) : 0;
   const double us =
       1e-3 * (op.bytes - cached) / machine.copy_gbs + (cached > 0 ? 1e-3 * cached / machine.cache_gbs : 0);
   const std::optional<double> known = op.parts.empty() ? rate_of(machine, {op.name()}, type) : std::nullopt;
   return us / known.value_or(machine.efficiency.*class_of(op, nullptr, machine.is_cuda()));
 }
-
-}  // namespace
 
 double Efficiency::*class_of(const StepOp& op, const OpPart* part, bool cuda) {
   if (part == nullptr) {
@@ -60,7 +59,8 @@ double Efficiency::*class_of(const StepOp& op, const OpPart* part, bool cuda) {
 }
 
 double predicted_us(const StepOp& op, const Machine& machine, ComputeType type) {
-  const double us = std::max(arithmetic_us(op, machine, type), memory_us(op, machine, type));
+  const double arithmetic = arithmetic_us(op, machine, type), traffic = traffic_us(op, machine, type);
+  const double us = machine.is_cuda() ? std::max(arithmetic, traffic) : arithmetic + traffic;
   return us > 0 ? us + machine.op_us : 0;  // what makes a view costs nothing
 }
 

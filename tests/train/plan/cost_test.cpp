@@ -31,14 +31,23 @@ StepOp product(double flops, double bytes) {
   return {.op = "linear", .layer = "fc", .bytes = bytes, .parts = {{"linear:onednn", flops}}};
 }
 
-TEST(Cost, IsTheLongerOfArithmeticAndTrafficAndTheCall) {
-  Machine machine = round_machine();
+TEST(Cost, OfAGpuIsTheLongerOfArithmeticAndTrafficAndTheCall) {
+  Machine machine = round_machine("cuda");
   EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f32), 3);
   EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 5e5), machine, ComputeType::f32), 5);
-  EXPECT_DOUBLE_EQ(predicted_us(product(8e6, 1e5), machine, ComputeType::bf16), 2);
-  EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f16), 3) << "no rate of its own: f32's";
   machine.op_us = 7;
   EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f32), 10);
+}
+
+TEST(Cost, OfACpuIsArithmeticAndTrafficAndTheCall) {
+  Machine machine = round_machine();
+  EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f32), 4);
+  EXPECT_DOUBLE_EQ(predicted_us(product(8e6, 1e5), machine, ComputeType::bf16), 3);
+  EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f16), 4) << "no rate of its own: f32's";
+  machine.efficiency.operands = 0.5;
+  EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f32), 5);
+  machine.op_us = 7;
+  EXPECT_DOUBLE_EQ(predicted_us(product(3e6, 1e5), machine, ComputeType::f32), 12);
   EXPECT_EQ(predicted_us({.op = "reshape", .layer = ""}, machine, ComputeType::f32), 0) << "a view";
 }
 
@@ -115,6 +124,16 @@ TEST(Machine, MeasuredOpsAreWhatPredictsThem) {
   EXPECT_DOUBLE_EQ(predicted_us(norm, machine, ComputeType::bf16), 21);
   winograd.backward = false;
   EXPECT_DOUBLE_EQ(predicted_us(winograd, machine, ComputeType::f32), 5) << "by the class";
+}
+
+TEST(Machine, TrafficOfAMeasuredProductIsNoPartOfItsArithmetic) {
+  Machine machine = round_machine();
+  machine.efficiency.operands = 0.5;
+  StepOp linear = product(3e6, 1e5);
+  linear.us = 8;
+  set_efficiencies(machine, {{linear, ComputeType::f32}});
+  EXPECT_DOUBLE_EQ(machine.ops.at("linear/linear:onednn/f32"), 0.5) << "3 of the 6 us beside the traffic's 2";
+  EXPECT_DOUBLE_EQ(predicted_us(linear, machine, ComputeType::f32), 8);
 }
 
 TEST(Machine, IsReadBackAsWritten) {
