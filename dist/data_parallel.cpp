@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,17 @@ namespace hearth::dist {
 namespace {
 
 constexpr double mebibyte = 1 << 20;
+
+/// The bucket of each parameter.
+std::vector<std::size_t> bucket_numbers(std::size_t parameters, const std::vector<Bucket>& buckets) {
+  std::vector<std::size_t> from_the_end(buckets.size()), numbers(parameters);
+  std::iota(from_the_end.begin(), from_the_end.end(), std::size_t{0});
+  std::stable_sort(from_the_end.begin(), from_the_end.end(),
+                   [&](std::size_t a, std::size_t b) { return buckets[a].begin > buckets[b].begin; });
+  for (const std::size_t bucket : from_the_end)
+    for (int i = 0; i < buckets[bucket].parameters; ++i) numbers[--parameters] = bucket;
+  return numbers;
+}
 
 std::int64_t checksum_of(std::span<const std::byte> bytes) { return crc32c(bytes); }
 
@@ -46,7 +58,8 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
   HEARTH_CHECK(ConfigError, !options_.compress || (!options_.wire && options_.zero == 0),
                "data parallel: compress with ", options_.wire ? "a wire type" : "zero",
                "; leave the one or the other out");
-  make_buckets();
+  buckets_ = buckets_of(*parameters_, options_);
+  number_buckets();
   strategy_ = (options_.compress ? options_.compress : plain_sum(options_.wire))({*group_, *parameters_, buckets_});
   if (strategy_->reads_all()) overlap_ = options_.overlap = false;
   agree();
@@ -118,22 +131,57 @@ std::vector<DataParallel::Bucket> DataParallel::buckets_of(const FlatParameters&
   return buckets;
 }
 
-void DataParallel::make_buckets() {
-  buckets_ = buckets_of(*parameters_, options_);
-  std::size_t entry = parameters_->entries().size();
-  bucket_of_.resize(entry);
-  arrived_.assign(entry, 0);
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    for (int k = 0; k < buckets_[i].parameters; ++k) bucket_of_[--entry] = i;
-    missing_.push_back(buckets_[i].parameters);
-  }
+std::vector<DataParallel::Bucket> DataParallel::buckets_of(const FlatParameters& parameters,
+                                                           const DataParallelOptions& options,
+                                                           const std::vector<double>& arrivals) {
+  const std::vector<Bucket> buckets = buckets_of(parameters, options);
+  const std::vector<double> ready = ready_times(parameters, buckets, arrivals);
+  std::vector<std::size_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ready[a] < ready[b]; });
+  std::vector<Bucket> ordered;
+  for (const std::size_t i : order) ordered.push_back(buckets[i]);
+  return ordered;
+}
+
+std::vector<double> DataParallel::ready_times(const FlatParameters& parameters, const std::vector<Bucket>& buckets,
+                                              const std::vector<double>& arrivals) {
+  const std::vector<FlatParameters::Entry>& entries = parameters.entries();
+  HEARTH_CHECK(UsageError, arrivals.size() == entries.size(), "data parallel: ", arrivals.size(), " arrivals of ",
+               entries.size(), " parameters");
+  const std::vector<std::size_t> numbers = bucket_numbers(entries.size(), buckets);
+  std::vector<double> ready(buckets.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) ready[numbers[i]] = std::max(ready[numbers[i]], arrivals[i]);
+  return ready;
+}
+
+void DataParallel::use_buckets(double bucket_mb, const std::vector<double>& arrivals) {
+  HEARTH_CHECK(UsageError, sums_.empty(), "data parallel: other buckets while sums are under way; call reduce() first");
+  HEARTH_CHECK(UsageError, !options_.compress, "data parallel: other buckets with compress ", strategy_->name(),
+               ", whose state is that of the buckets; make a new one");
+  HEARTH_CHECK(ConfigError, std::isfinite(bucket_mb) && bucket_mb > 0, "data parallel: a bucket of ", bucket_mb,
+               " MiB; sizes are above 0");
+  options_.bucket_mb = bucket_mb;
+  buckets_ = buckets_of(*parameters_, options_, arrivals);
+  number_buckets();
+  agree();
+}
+
+void DataParallel::number_buckets() {
+  bucket_of_ = bucket_numbers(parameters_->entries().size(), buckets_);
+  arrived_.assign(bucket_of_.size(), 0);
+  missing_.clear();
+  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.parameters);
 }
 
 std::string DataParallel::bucket_name(std::size_t number) const {
   return join_text("bucket ", number + 1, " of ", buckets_.size());
 }
 
-void DataParallel::overlap_next(bool on) { overlap_ = on && options_.overlap; }
+void DataParallel::overlap_next(bool on) {
+  overlap_ = on && options_.overlap;
+  if (on) clock_.begin(arrived_.size(), buckets_.size());
+}
 
 void DataParallel::discard() {
   if (divided_) divided_->discard();
@@ -154,13 +202,14 @@ void DataParallel::forget() {
 
 void DataParallel::arrived(std::size_t entry) {
   if (divided_) return divided_->arrived(entry);
+  clock_.arrived(entry);
   if (!overlap_) return;
   HEARTH_CHECK(UsageError, arrived_[entry] == 0,
                "data parallel: a second backward() before reduce(), which has "
                "begun to sum the gradients of the first; call overlap_next(false) before all but the last");
   arrived_[entry] = 1;
   --missing_[bucket_of_[entry]];
-  start_ready();
+  clock_.hold([&] { start_ready(); });
 }
 
 // In order, so that it is the same on all ranks.
@@ -187,11 +236,13 @@ void DataParallel::begin_step() {
 void DataParallel::start(std::size_t number) {
   std::optional<Marker> marker;
   if (Marker::is_on()) marker.emplace(lasting_text(bucket_name(number)));
-  if (number == 0) begin_step();
   const std::vector<FlatParameters::Entry>& entries = parameters_->entries();
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    if (bucket_of_[i] == number) (void)grad_of(entries[i].value);
-  sums_.push_back({strategy_->begin(number, grads_of(number))});
+  sums_.push_back({clock_.stage(number, [&] {
+    if (number == 0) begin_step();
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      if (bucket_of_[i] == number) (void)grad_of(entries[i].value);
+    return strategy_->begin(number, grads_of(number));
+  })});
   for (std::size_t i = 0; i < number; ++i)
     if (has_further(i)) go_on(i);
 }
@@ -206,7 +257,8 @@ void DataParallel::wait(std::size_t bucket) const {
 
 void DataParallel::go_on(std::size_t bucket) {
   wait(bucket);
-  sums_[bucket] = {strategy_->next(bucket, grads_of(bucket)), sums_[bucket].stage + 1};
+  const auto next = [&] { return strategy_->next(bucket, grads_of(bucket)); };
+  sums_[bucket] = {clock_.stage(bucket, next), sums_[bucket].stage + 1};
 }
 
 void DataParallel::reduce() {
@@ -215,6 +267,7 @@ void DataParallel::reduce() {
     overlapped_ = divided_->overlapped();
     return;
   }
+  clock_.computed();
   overlapped_ = static_cast<int>(sums_.size());
   while (sums_.size() < buckets_.size()) start(sums_.size());
   for (std::size_t i = 0; i < sums_.size(); ++i)
@@ -226,7 +279,8 @@ void DataParallel::reduce() {
     } catch (...) {
       if (!fault) fault = std::current_exception();
     }
-  for (std::size_t i = 0; i < sums_.size() && !fault; ++i) strategy_->end(i, grads_of(i));
+  for (std::size_t i = 0; i < sums_.size() && !fault; ++i) clock_.end(i, [&] { strategy_->end(i, grads_of(i)); });
+  clock_.stop();
   forget();
   if (fault) std::rethrow_exception(fault);
   is_settled_ = !strategy_->is_stateful();

@@ -11,6 +11,7 @@
 
 #include "autograd/parameters.h"
 #include "core/collective.h"
+#include "dist/cost/pass_clock.h"
 #include "dist/strategy/strategy.h"
 
 namespace hearth::dist {
@@ -81,14 +82,27 @@ class HEARTH_API DataParallel {
   /// Those of parameters, in the order in which they are summed: from the end of the buffer, where a backward pass
   /// begins. The last parameters make up the first bucket.
   static std::vector<Bucket> buckets_of(const FlatParameters& parameters, const DataParallelOptions& options);
+  /// The same, in the order in which they were complete in a pass with these PassTimes::arrivals.
+  static std::vector<Bucket> buckets_of(const FlatParameters& parameters, const DataParallelOptions& options,
+                                        const std::vector<double>& arrivals);
+  /// Of each bucket the last of its gradients' arrivals.
+  static std::vector<double> ready_times(const FlatParameters& parameters, const std::vector<Bucket>& buckets,
+                                         const std::vector<double>& arrivals);
   /// Those of this one's parameters.
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// Other buckets from the next step on, in the order of `arrivals`, which all ranks give the same (PeerError).
+  /// UsageError while sums are under way, and with compress, whose state is that of the buckets.
+  void use_buckets(double bucket_mb, const std::vector<double>& arrivals);
+  const DataParallelOptions& options() const { return options_; }
+  const FlatParameters& parameters() const { return *parameters_; }
   /// How many buckets the last reduce() found summed or under way.
   int overlapped() const { return overlapped_; }
   Collective& group() const { return *group_; }
+  /// Of the last pass that overlap_next(true) announced, after reduce().
+  const PassTimes& last_pass() const { return clock_.times(); }
 
  private:
-  void make_buckets();
+  void number_buckets();
   std::string bucket_name(std::size_t number) const;
   void agree();
   void arrived(std::size_t entry);
@@ -121,6 +135,7 @@ class HEARTH_API DataParallel {
   bool is_settled_ = true;  ///< whether what became of the last update is known
   int overlapped_ = 0;
   std::unique_ptr<DividedSums> divided_;  ///< of zero 2; else null
+  PassClock clock_;
 };
 
 /// Adds up gradients of micro-batches in an order that does not depend on how many a rank has: neighbours in pairs,

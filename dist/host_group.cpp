@@ -107,6 +107,32 @@ void HostGroup::set_status(const std::string& status) {
   transport_->set_status(status);
 }
 
+void HostGroup::use_route(Route route) {
+  std::exception_ptr refusal;
+  const Call call = at_status({.root = static_cast<std::int32_t>(route), .kind = Kind::use_route});
+  start(collectives_, call.kind, [&] {
+    agree(call, {});
+    try {
+      sums_.use(route);
+    } catch (const ConfigError&) {
+      refusal = std::current_exception();
+    }
+  }).wait();
+  if (refusal) std::rethrow_exception(refusal);
+}
+
+LinkCosts HostGroup::measure_links() {
+  LinkCosts costs;
+  const Call call = at_status({.kind = Kind::measure_links});
+  start(collectives_, call.kind, [&] {
+    agree(call, {});
+    costs =
+        dist::measure_links(rank(), sums_.hosts(),
+                            [this](std::span<const Outgoing> out, std::span<const Incoming> in) { exchange(out, in); });
+  }).wait();
+  return costs;
+}
+
 Call HostGroup::at_status(Call call) const {
   status_.copy(call.status.data(), call.status.size());
   return call;

@@ -18,6 +18,7 @@
 #include "core/collective.h"
 #include "dist/agreement.h"
 #include "dist/call.h"
+#include "dist/cost/routed.h"
 #include "dist/routes.h"
 #include "dist/transport.h"
 
@@ -31,7 +32,7 @@ namespace hearth::dist {
 /// a thread, which begins with the first of them.
 ///
 /// Tensors on a device are copied to the host and back; the caller waits for that.
-class HostGroup : public Collective, public Peers {
+class HostGroup : public Collective, public Peers, public Routed {
  public:
   /// ConfigError where the ranks cannot sum by `route`; see ProcessGroupOptions.
   explicit HostGroup(std::unique_ptr<Transport> transport, Route route = Route::automatic, bool ordered = true);
@@ -60,6 +61,10 @@ class HostGroup : public Collective, public Peers {
   std::string who(int rank) const override { return transport_->who(rank); }
   void set_status(const std::string& status) override;
   std::string route() const override { return sums_.text(); }
+  const std::vector<int>& hosts() const override { return sums_.hosts(); }
+  Route current_route() const override { return sums_.route(); }
+  void use_route(Route route) override;
+  LinkCosts measure_links() override;
   /// The call with what this rank does now.
   Call at_status(Call call) const;
 

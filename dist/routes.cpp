@@ -17,11 +17,6 @@
 namespace hearth::dist {
 namespace {
 
-// What is summed at a time: the buffers are no larger, whatever the tensor is.
-constexpr std::int64_t part_bytes = std::int64_t{16} << 20;
-// What ranks of a host sum while the chunk before it is summed between hosts.
-constexpr std::int64_t chunk_bytes = std::int64_t{2} << 20;
-
 constexpr const char* route_names[] = {"auto", "direct", "ring", "tree", "hierarchical"};
 
 bool is_16_bit(DType type) { return type == DType::f16 || type == DType::bf16; }
@@ -119,7 +114,8 @@ class SumRoute::Pipeline {
 };
 
 SumRoute::SumRoute(Route route, bool ordered, int rank, std::vector<int> hosts, Exchange exchange, Abort abort)
-    : route_(chosen(route, hosts, ordered)),
+    : ordered_(ordered),
+      route_(chosen(route, hosts, ordered)),
       rank_(rank),
       hosts_(std::move(hosts)),
       exchange_(std::move(exchange)),
@@ -134,6 +130,8 @@ SumRoute::SumRoute(Route route, bool ordered, int rank, std::vector<int> hosts, 
     if (number < on_it.size()) peers_.push_back(on_it[number]);
   }
 }
+
+void SumRoute::use(Route route) { route_ = chosen(route, hosts_, ordered_); }
 
 std::string SumRoute::text() const {
   if (route_ != Route::hierarchical) return name_of(route_);

@@ -21,6 +21,11 @@ namespace hearth::dist {
 /// be those by pairs of neighbouring ranks.
 std::string why_not(Route route, const std::vector<int>& hosts, bool ordered);
 
+/// What is summed at a time: the buffers are no larger, whatever the tensor is.
+inline constexpr std::int64_t part_bytes = std::int64_t{16} << 20;
+/// What ranks of a host sum while the chunk before it is summed between hosts.
+inline constexpr std::int64_t chunk_bytes = std::int64_t{2} << 20;
+
 /// Sums of one rank with all others. With n ranks every route but hierarchical has each rank send and receive
 /// 2 (n - 1) / n of a tensor's bytes:
 ///
@@ -43,6 +48,9 @@ class SumRoute {
 
   /// Not automatic.
   Route route() const { return route_; }
+  /// As the constructor, while no sum is under way.
+  void use(Route route);
+  const std::vector<int>& hosts() const { return hosts_; }
   bool is_remote(int rank) const {
     return hosts_[static_cast<std::size_t>(rank)] != hosts_[static_cast<std::size_t>(rank_)];
   }
@@ -77,7 +85,8 @@ class SumRoute {
   /// x itself, or a copy in the type in which sums are formed.
   std::byte* sums_of(std::byte* x, DType type, std::int64_t count);
 
-  const Route route_;
+  const bool ordered_;
+  Route route_;
   const int rank_;
   const std::vector<int> hosts_;
   const Exchange exchange_;

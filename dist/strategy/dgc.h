@@ -40,6 +40,9 @@ class Dgc final : public Strategy {
   void commit() override;
   void set_scale(double scale) override { coming_scale_ = scale; }
   void register_state(State& state) override;
+  std::vector<Transfer> transfers(std::size_t bucket) const override {
+    return {{.count = layouts_[bucket].words, .type = DType::i32}};
+  }
   std::int64_t payload() const override { return payload_; }
 
   /// The part of a parameter that is sent in update t = 0, 1, ...

@@ -34,6 +34,10 @@ class PowerSgd final : public Strategy {
   void commit() override;
   void set_scale(double scale) override { coming_scale_ = scale; }
   void register_state(State& state) override;
+  std::vector<Transfer> transfers(std::size_t bucket) const override {
+    return {{.is_sum = true, .count = layouts_[bucket].p.size(), .type = DType::f32},
+            {.is_sum = true, .count = layouts_[bucket].q.size(), .type = DType::f32}};
+  }
   std::int64_t payload() const override { return payload_; }
 
  private:

@@ -56,6 +56,9 @@ class Quantized final : public Strategy {
   void commit() override;
   void set_scale(double scale) override { coming_scale_ = scale; }
   void register_state(State& state) override;
+  std::vector<Transfer> transfers(std::size_t bucket) const override {
+    return {{.count = layouts_[bucket].part, .type = DType::u8}, {.count = layouts_[bucket].part, .type = DType::u8}};
+  }
   std::int64_t payload() const override { return payload_; }
 
  private:

@@ -8,19 +8,28 @@ namespace {
 
 class PlainSum final : public Strategy {
  public:
-  PlainSum(const StrategyContext& context, std::optional<DType> wire) : group_(context.group), wire_(wire) {
-    const DType type = wire.value_or(context.parameters.grads().dtype());
-    for (const Bucket& bucket : context.buckets) payload_ += bucket.size * static_cast<std::int64_t>(size_of(type));
-  }
+  PlainSum(const StrategyContext& context, std::optional<DType> wire)
+      : group_(context.group),
+        buckets_(context.buckets),
+        wire_(wire),
+        type_(wire.value_or(context.parameters.grads().dtype())) {}
 
   const char* name() const override { return "none"; }
   Work begin(std::size_t, const Tensor& grads) override { return group_.all_reduce(grads, Reduce::sum, wire_); }
-  std::int64_t payload() const override { return payload_; }
+  std::vector<Transfer> transfers(std::size_t bucket) const override {
+    return {{.is_sum = true, .count = buckets_[bucket].size, .type = type_}};
+  }
+  std::int64_t payload() const override {
+    std::int64_t bytes = 0;
+    for (const Bucket& bucket : buckets_) bytes += bucket.size * static_cast<std::int64_t>(size_of(type_));
+    return bytes;
+  }
 
  private:
   Collective& group_;
-  std::optional<DType> wire_;
-  std::int64_t payload_ = 0;
+  const std::vector<Bucket>& buckets_;
+  const std::optional<DType> wire_;
+  const DType type_;
 };
 
 }  // namespace

@@ -22,6 +22,13 @@ struct Bucket {
   int parameters = 0;
 };
 
+/// A collective of a bucket.
+struct Transfer {
+  bool is_sum = false;     ///< of `count` elements over all ranks; else each rank sends as many to each other one
+  std::int64_t count = 0;  ///< elements
+  DType type{};            ///< on the wire
+};
+
 /// What a strategy is made for; all of it outlives the strategy.
 struct StrategyContext {
   Collective& group;
@@ -71,6 +78,8 @@ class HEARTH_API Strategy {
   /// Registers the state under "compress."; what each rank has of its own is a shard of [ranks, n].
   virtual void register_state(State& state);
 
+  /// The collectives of a bucket, begin()'s first; where they differ from step to step, those of the last one.
+  virtual std::vector<Transfer> transfers(std::size_t bucket) const = 0;
   /// Bytes that this rank has sent to each other one in the last step, at most.
   virtual std::int64_t payload() const = 0;
 };

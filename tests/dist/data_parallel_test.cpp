@@ -18,6 +18,7 @@
 #include "autograd/record.h"
 #include "core/error.h"
 #include "dist/process_group.h"
+#include "tests/support/error_message.h"
 #include "tests/support/ranks.h"
 
 namespace hearth::dist::data_parallel_test {
@@ -114,6 +115,48 @@ TEST(DataParallel, AParameterThatFillsABucketHasItsOwn) {
     for (const DataParallel::Bucket& bucket : parallel.buckets()) buckets.emplace_back(bucket.size, bucket.parameters);
     EXPECT_EQ(buckets, (std::vector<std::pair<std::int64_t, int>>{{1024, 1}, {2048, 2}, {16384, 1}, {4096, 1}}));
   });
+}
+
+TEST(DataParallel, BucketsCanBeMadeAnewInTheOrderOfArrival) {
+  run_ranks(2, [](Collective& group) {
+    // Each parameter takes 64 KiB.
+    Net net(std::vector<std::int64_t>(8, 16384), 1);
+    DataParallel parallel(group, *net.flat, {.bucket_mb = 0.06, .first_bucket_mb = 0.06});
+    ASSERT_EQ(parallel.buckets().size(), 8U);
+    // One, then pairs; the third from the end is complete last.
+    parallel.use_buckets(0.12, {4, 4, 3, 3, 9, 2, 1, 1});
+    std::vector<std::int64_t> begins;
+    for (const DataParallel::Bucket& bucket : parallel.buckets()) begins.push_back(bucket.begin / 16384);
+    EXPECT_EQ(begins, (std::vector<std::int64_t>{7, 5, 1, 0, 3}));
+    for (int step = 0; step < 2; ++step) {
+      net.flat->zero_grads();
+      parallel.overlap_next(true);
+      backward(net.loss(1));
+      parallel.reduce();
+      EXPECT_EQ(parallel.overlapped(), 5);
+      for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(net.grad(i), 2.0 * static_cast<double>(i + 1));
+      const PassTimes& times = parallel.last_pass();
+      EXPECT_EQ(times.stages.size(), 5U);
+      for (const double arrival : times.arrivals) EXPECT_TRUE(arrival > 0 && arrival <= times.compute);
+    }
+    EXPECT_THROW(parallel.use_buckets(0, std::vector<double>(8)), ConfigError);
+    EXPECT_THROW(parallel.use_buckets(1, std::vector<double>(7)), UsageError);
+    EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] {
+                   DataParallel compressed(group, *net.flat, {.compress = plain_sum({})});
+                   compressed.use_buckets(1, std::vector<double>(8));
+                 }),
+                 "whose state is that of the buckets");
+  });
+}
+
+TEST(DataParallel, RanksWithOtherArrivalsAreNamed) {
+  const auto failures = failures_of_ranks(loopback_groups(2), [](Collective& group) {
+    Net net(std::vector<std::int64_t>(3, 16384), 1);
+    DataParallel parallel(group, *net.flat);
+    const double last = group.rank() == 0 ? 1 : 9;
+    parallel.use_buckets(0.06, {2, last, 3});
+  });
+  for (const std::string& failure : failures) EXPECT_PRED2(test::contains, failure, "bucket 2 of 3");
 }
 
 /// Keeps what all_reduce() has started.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/cost/sums.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "core/error.h"
+
+namespace hearth::dist {
+namespace {
+
+// f32 elements of a small sum and of a large one: about those of buckets.
+constexpr std::int64_t few_elements = std::int64_t{1} << 18, many_elements = std::int64_t{1} << 21;
+// After a small sum that takes longer, the large one is not as large.
+constexpr double long_sum_seconds = 0.06;
+// Bytes to each other rank.
+constexpr std::int64_t small_piece = 16 << 10, large_piece = 256 << 10;
+constexpr int timed_sums = 2;
+
+/// Mean seconds of `f`, after a first time: of the slowest rank.
+double slowest_mean(Collective& group, const std::function<void()>& f) {
+  f();
+  group.barrier();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < timed_sums; ++i) f();
+  const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / timed_sums;
+  const Tensor slowest = Tensor::of<double>({1}, {mine});
+  group.all_reduce(slowest, Reduce::max).wait();
+  return slowest.item();
+}
+
+LinkCost cost_of_sums(Collective& group, const Tensor& x, std::optional<DType> wire) {
+  const auto element = static_cast<double>(size_of(wire.value_or(x.dtype())));
+  const auto time = [&](std::int64_t count) {
+    const Tensor part = Tensor::view(x.storage(), {count}, {1}, 0, x.dtype(), x.device());
+    return slowest_mean(group, [&] { group.all_reduce(part, Reduce::sum, wire).wait(); });
+  };
+  std::int64_t small = few_elements, large = many_elements;
+  double of_small = time(small);
+  if (of_small > long_sum_seconds) {
+    large = small, small = few_elements / 4;
+    const double of_large = std::exchange(of_small, time(small));
+    return fit(element * static_cast<double>(small), of_small, element * static_cast<double>(large), of_large);
+  }
+  return fit(element * static_cast<double>(small), of_small, element * static_cast<double>(large), time(large));
+}
+
+LinkCost cost_of_exchanges(Collective& group) {
+  const auto time = [&](std::int64_t piece) {
+    const Tensor x = Tensor::zeros({group.size() * piece}, DType::u8),
+                 y = Tensor::zeros({group.size() * piece}, DType::u8);
+    return slowest_mean(group, [&] { group.all_to_all(x, y).wait(); });
+  };
+  const double of_small = time(small_piece);
+  return fit(small_piece, of_small, large_piece, time(large_piece));
+}
+
+}  // namespace
+
+double SumCosts::seconds(const Transfer& transfer, Route route) const {
+  const double bytes = static_cast<double>(transfer.count) * static_cast<double>(size_of(transfer.type));
+  if (!transfer.is_sum) return to_each.seconds(bytes);
+  const auto found = routes.find(route);
+  HEARTH_CHECK(UsageError, found != routes.end(), "cost of a sum: the route ", name_of(route), " was not measured");
+  return found->second.seconds(bytes);
+}
+
+SumCosts measure_sums(Collective& group, const std::vector<Route>& routes, std::optional<DType> wire, bool exchanges) {
+  Routed* const of = routed(group);
+  HEARTH_CHECK(UsageError, of != nullptr, "measure_sums: ", group.backend(), " has no routes to choose from");
+  const Tensor x = Tensor::zeros({many_elements});
+  const Route before = of->current_route();
+  SumCosts costs;
+  for (const Route route : routes) {
+    of->use_route(route);
+    costs.routes[route] = cost_of_sums(group, x, wire);
+  }
+  of->use_route(before);
+  if (exchanges) costs.to_each = cost_of_exchanges(group);
+  return costs;
+}
+
+}  // namespace hearth::dist
