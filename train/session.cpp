@@ -239,6 +239,7 @@ void Session::prepare_training() {
   if (group_ != nullptr) {
     ranks = std::make_unique<Ranks>(*group_, config, task->rows_are_independent(), *parameters, model->buffers(),
                                     plan.steps_per_epoch);
+    sum_choice = std::make_unique<SumChoice>(ranks->parallel(), sum_choice_options(config));
     if (config.dist.sync_batch_norm) nn::sync_batch_norm(*model, group_);
   }
   if (config.train.clip_norm && (device_.is_cuda() || config.precision.dtype == ComputeType::f16))

@@ -21,6 +21,7 @@
 #include "train/model/trained_model.h"
 #include "train/profile/phase_meter.h"
 #include "train/step/ranks.h"
+#include "train/step/sum_choice.h"
 
 namespace hearth::cuda {
 class Feed;
@@ -162,6 +163,7 @@ class HEARTH_API Session : public TrainedModel {
   std::unique_ptr<Task> task;  ///< what a batch means
   std::unique_ptr<FlatParameters> parameters;
   std::unique_ptr<Ranks> ranks;                   ///< never null
+  std::unique_ptr<SumChoice> sum_choice;          ///< of the ranks' sums; null in a run of one process
   std::unique_ptr<optim::Optimizer> optimizer;    ///< null where nothing is trained
   std::unique_ptr<optim::Schedule> schedule;      ///< likewise
   std::unique_ptr<optim::Ema> ema;                ///< null without averaging

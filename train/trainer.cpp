@@ -71,6 +71,10 @@ bool Trainer::resume(const std::string& directory, bool changed_data) {
   for (const std::string& text : restored.warnings) progress_.line("warning: " + text);
   if (restored.from.empty()) return false;
   progress_.line(join_text("resumed at step ", session_.position.step, " from ", restored.from));
+  if (session_.sum_choice && session_.sum_choice->is_made()) {
+    session_.sum_choice->resume();
+    progress_.line("sums: " + session_.sum_choice->text());
+  }
   bad_samples_told_ = std::max<std::int64_t>(0, count_of_bad_samples(session_.data));
   if (own) {
     mend_checkpoints();
@@ -126,6 +130,7 @@ void Trainer::meet_ranks() {
     require_same_start(session_.ranks->group(), session_.data, session_.data_fingerprint(), session_.model_state,
                        session_.training_state);
   topology_ = run_topology(session_.ranks->group(), session_.device(), alone);
+  if (session_.sum_choice && session_.sum_choice->is_made()) topology_.set("sums", session_.sum_choice->made());
 }
 
 TrainResult Trainer::run_plan(const std::string& command_line) {
@@ -347,6 +352,7 @@ void Trainer::advance(data::Loader& loader) {
     epoch_marker_.emplace(
         lasting_text(join_text("epoch ", 1 + optim::epochs_over(at - 1, session_.plan.steps_per_epoch))));
   const StepResult step = take_step(loader);
+  choose_sums();
   live_trace_->after_step(session_.ranks->wishes(), session_.ranks->trace().collectives());
   publish_step();
   finish_step(step);

@@ -91,6 +91,8 @@ class HEARTH_API Trainer {
   /// Once, after a step, which all connections are made by: takes what NCCL chose into the topology, and warns where it
   /// could do better.
   void tell_of_connections();
+  /// Once, after the first steps: by which route and in which buckets the ranks sum from then on.
+  void choose_sums();
   struct Evaluation {
     Meter meter;
     std::string text;  ///< of it, in a line

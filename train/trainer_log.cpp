@@ -54,6 +54,12 @@ void Trainer::tell_of_connections() {
       progress_.line(join_text("warning: NCCL: ", check.name, ": ", check.finding, "; ", check.remedy));
 }
 
+void Trainer::choose_sums() {
+  if (!session_.sum_choice || !session_.sum_choice->after_step()) return;
+  topology_.set("sums", session_.sum_choice->made());
+  progress_.line("sums: " + session_.sum_choice->text());
+}
+
 void Trainer::publish_step() {
   if (!live_) return;
   const Position& position = session_.position;

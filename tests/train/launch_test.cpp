@@ -311,6 +311,19 @@ TEST_F(Launched, MachinesWithAddressesOfTheirOwn) {
       << result.err;
   ASSERT_EQ(launch("1", "one").exit_code, 0);
   EXPECT_EQ(weights("four"), weights("one"));
+  const Json chosen = info_of("four").at("topology").at("sums");
+  EXPECT_EQ(chosen.at("forecasts").size(), 3U) << "routes of the same bits";
+  const std::string sums = join_text("sums: route ", chosen.at("route").as_string(), ", buckets of 10 MiB");
+  EXPECT_TRUE(contains(result.err, sums + ": steps wait ")) << result.err;
+  const ProgramResult longer = on_machines({"train", "run.json", "--out", "four", "--set", "train.steps=70"});
+  ASSERT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_TRUE(contains(longer.err, sums + ", as before")) << longer.err;
+  const ProgramResult doctor = on_machines({"doctor", "--network", "--json"});
+  ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
+  const Json links = parse_json(doctor.out, "doctor").at("links");
+  EXPECT_GT(links.at("between_hosts").at("latency_us").as_number(), 0);
+  // The rate of the link, but for what other programs take of the machine meanwhile.
+  EXPECT_LT(links.at("between_hosts").at("gbit").as_number(), 1.2);
   const ProgramResult by_tree = on_machines(
       {"train", "run.json", "--out", "tree", "--set", "dist.route=\"tree\"", "--set", "dist.backend=\"tcp\""});
   ASSERT_EQ(by_tree.exit_code, 0) << by_tree.err;
@@ -347,6 +360,14 @@ TEST_F(Launched, ReplaysTheTrafficOfAModel) {
            "1", "--steps", "2", "--set", "dist.compress={\"type\": \"int8\"}", "--json"});
   ASSERT_EQ(compressed.exit_code, 0) << compressed.err;
   EXPECT_NEAR(parse_json(compressed.out, "bench dist").at("bytes").as_number(), 2 * 28288354.0, 0.02 * 28288354);
+  const ProgramResult chosen =
+      run({test::hearth_program(), "launch", "-n", "2", "--", "bench", "dist", "--traffic", "swin_t", "--compute-ms",
+           "50", "--steps", "2", "--set", "dist.bucket_mb=\"auto\"", "--json"});
+  ASSERT_EQ(chosen.exit_code, 0) << chosen.err;
+  const Json by_auto = parse_json(chosen.out, "bench dist");
+  EXPECT_TRUE(contains(by_auto.at("choice").as_string(), "route direct, buckets of ")) << chosen.out;
+  EXPECT_GE(by_auto.at("predicted_step_ms").as_number(), 50);
+  EXPECT_NE(by_auto.at("costs").find("direct"), nullptr);
   const ProgramResult alone = run({test::hearth_program(), "bench", "dist", "--traffic", "vgg16", "--compute-ms", "1"});
   EXPECT_EQ(alone.exit_code, 2) << alone.err;
   EXPECT_TRUE(contains(alone.err, "this process is no rank of a run")) << alone.err;

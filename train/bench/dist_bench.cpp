@@ -19,6 +19,8 @@
 #include "core/blank.h"
 #include "core/error.h"
 #include "dist/agreement.h"
+#include "dist/cost/choice.h"
+#include "dist/cost/routed.h"
 #include "models/resnet.h"
 #include "models/swin.h"
 #include "models/transformer/bert.h"
@@ -42,7 +44,7 @@ std::unique_ptr<nn::Module> make_traffic_model(const std::string& name) {
   throw UsageError(join_text("bench dist: there is no traffic of \"", name, "\"; there is that of ", known));
 }
 
-/// Parameters of a model's names and shapes. Their values do not matter; gradients stay zeros.
+/// Parameters of a model's names and shapes. Their values do not matter; gradients are zeros until they are drawn.
 class Gradients {
  public:
   explicit Gradients(const std::string& model) {
@@ -56,17 +58,33 @@ class Gradients {
     flat_->grads().fill_(0);
   }
   FlatParameters& flat() { return *flat_; }
+  /// Numbers of many magnitudes, as compression takes longer over some than over others.
+  void draw() {
+    auto* const g = flat_->grads().data<float>();
+    for (std::int64_t i = 0; i < flat_->grads().size(); ++i) {
+      state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+      const auto x = static_cast<float>(static_cast<std::int32_t>(state_ >> 32));
+      g[i] = 1e-30F * x * x * x;
+    }
+  }
 
  private:
   std::deque<Tensor> tensors_;
   std::unique_ptr<FlatParameters> flat_;
+  std::uint64_t state_ = 1;
 };
 
-/// The backward pass of what has one parameter: its gradient is there some time after the pass began.
+/// Runs the backward pass as if it computed: what hooks of gradients do puts the rest off.
+struct Pace {
+  Clock::time_point due;   ///< when the next gradient is there
+  Clock::time_point left;  ///< when the last one was handed on
+};
+
+/// The backward pass of what has one parameter: its gradient is there some time after the one before.
 struct TimedGradient {
   static constexpr OpInfo info{.name = "timed_gradient"};
-  const Clock::time_point* begin;
-  Clock::duration after;
+  Pace* pace;
+  Clock::duration each;
   struct Saved {
     Shape shape;
     DType dtype{};
@@ -76,8 +94,10 @@ struct TimedGradient {
     return Tensor::zeros(y.shape(), y.dtype());
   }
   std::array<Tensor, 2> backward(const Saved& saved, Tensor dy, const NeedsGrad& needs) const {
-    std::this_thread::sleep_until(*begin + after);
-    // It has the zeros of the step before, or their sums.
+    pace->due += each + (Clock::now() - pace->left);
+    std::this_thread::sleep_until(pace->due);
+    pace->left = Clock::now();
+    // It has what Gradients::draw() left there.
     return {needs[0] ? dy : Tensor(), needs.make(1, saved.shape, saved.dtype)};
   }
 };
@@ -99,14 +119,14 @@ StepTraffic run_traffic_step(dist::DataParallel& parallel, FlatParameters& flat,
   const auto begin = Clock::now();
   const double forward_ms = forward_part * compute_ms,
                each = (compute_ms - forward_ms) / static_cast<double>(entries.size());
+  parallel.overlap_next(true);
   flat.zero_grads();
-  Clock::time_point backward_begin;
+  Pace pace;
   Tensor y = Tensor::zeros({1});
   for (std::size_t i = 0; i < entries.size(); ++i)
-    y = record(TimedGradient{&backward_begin, duration_of(each * static_cast<double>(entries.size() - i))}, y,
-               entries[i].value);
+    y = record(TimedGradient{&pace, duration_of(each)}, y, entries[i].value);
   std::this_thread::sleep_until(begin + duration_of(forward_ms));
-  backward_begin = Clock::now();
+  pace = {begin + duration_of(forward_ms), Clock::now()};
   backward(y);
   parallel.reduce();
   parallel.update_made();
@@ -126,6 +146,25 @@ std::int64_t sum_of(Collective& group, std::int64_t mine) {
   return x.data<const std::int64_t>()[0];
 }
 
+/// Measures sums, chooses what is to be chosen, and predicts the steps to come by the last one.
+void predict(TrafficBench& measured, dist::DataParallel& parallel, const TrafficOptions& options) {
+  dist::Routed* const routed = dist::routed(parallel.group());
+  if (routed == nullptr || parallel.group().size() == 1) return;
+  SumChoice choice(parallel, options.choice);
+  const auto begin = Clock::now();
+  measured.costs = dist::measure_sums(parallel.group(), choice.choices().routes, options.parallel.wire,
+                                      static_cast<bool>(options.parallel.compress));
+  measured.measuring_ms = 1e3 * std::chrono::duration<double>(Clock::now() - begin).count();
+  const dist::PassTimes times = dist::agreed_times(parallel.group(), parallel.last_pass());
+  if (choice.why_none().empty()) {
+    choice.choose(measured.costs, times);
+    measured.choice = choice.text();
+    measured.forecast = dist::best_of(choice.forecasts()).step;
+  } else {
+    measured.forecast = dist::forecasts(parallel, times, measured.costs, choice.choices()).front().step;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> traffic_models() { return {"resnet50", "bert", "vgg16", "swin_t"}; }
@@ -140,18 +179,26 @@ TrafficBench bench_traffic(Collective& group, const TrafficOptions& options) {
   TrafficBench measured;
   measured.model = options.model, measured.compute_ms = options.compute_ms;
   for (const FlatParameters::Entry& entry : flat.entries()) measured.parameters += entry.size;
-  measured.buckets = static_cast<std::int64_t>(parallel.buckets().size());
-  measured.ranks = group.size(), measured.backend = group.backend(), measured.route = dist::route_of(group);
-  (void)run_traffic_step(parallel, flat, options.compute_ms);
+  measured.ranks = group.size(), measured.backend = group.backend();
+  const auto step_of = [&] {
+    if (options.parallel.compress) gradients.draw();
+    return run_traffic_step(parallel, flat, options.compute_ms);
+  };
+  // The first step takes memory that later ones have.
+  for (int i = 0; i < 2; ++i) (void)step_of();
+  predict(measured, parallel, options);
   std::vector<double> steps, exposed, communication;
   for (std::int64_t i = 0; i < options.steps; ++i) {
-    const StepTraffic step = run_traffic_step(parallel, flat, options.compute_ms);
+    const StepTraffic step = step_of();
     steps.push_back(largest(group, step.ms));
     exposed.push_back(largest(group, 1e3 * step.sent.exposed_seconds));
     communication.push_back(largest(group, 1e3 * step.sent.seconds));
     measured.bytes = sum_of(group, step.sent.bytes);
     measured.remote_bytes = sum_of(group, step.sent.remote_bytes);
   }
+  measured.buckets = static_cast<std::int64_t>(parallel.buckets().size());
+  measured.bucket_mb = parallel.options().bucket_mb;
+  measured.route = dist::route_of(group);
   measured.step = timing_of(steps);
   measured.exposed_ms = timing_of(exposed).median_ms;
   measured.communication_ms = timing_of(communication).median_ms;
@@ -174,7 +221,13 @@ Json to_json(const TrafficBench& measured) {
       .set("exposed_ms", measured.exposed_ms)
       .set("communication_ms", measured.communication_ms)
       .set("bytes", measured.bytes)
-      .set("remote_bytes", measured.remote_bytes);
+      .set("remote_bytes", measured.remote_bytes)
+      .set("bucket_mb", measured.bucket_mb)
+      .set("predicted_step_ms", measured.forecast ? Json(1e3 * measured.forecast->seconds) : Json())
+      .set("predicted_exposed_ms", measured.forecast ? Json(1e3 * measured.forecast->exposed) : Json())
+      .set("measuring_ms", measured.measuring_ms)
+      .set("choice", measured.choice)
+      .set("costs", to_json(measured.costs));
 }
 
 std::string to_text(const TrafficBench& measured) {
@@ -184,8 +237,13 @@ std::string to_text(const TrafficBench& measured) {
        << measured.backend << (measured.route.empty() ? "" : ", route ") << measured.route << "\nstep "
        << measured.step.median_ms << " ms (fastest " << measured.step.min_ms << "), of which " << measured.compute_ms
        << " ms compute; communication " << measured.communication_ms << " ms, exposed " << measured.exposed_ms
-       << " ms\nbytes of a step, all ranks: " << measured.bytes / 1e6 << " MB, between hosts "
-       << measured.remote_bytes / 1e6 << " MB\n";
+       << " ms\n";
+  if (measured.forecast)
+    text << "predicted: step " << 1e3 * measured.forecast->seconds << " ms, exposed "
+         << 1e3 * measured.forecast->exposed << " ms\n";
+  if (!measured.choice.empty()) text << "auto: " << measured.choice << "\n";
+  text << "bytes of a step, all ranks: " << measured.bytes / 1e6 << " MB, between hosts " << measured.remote_bytes / 1e6
+       << " MB\n";
   return text.str();
 }
 

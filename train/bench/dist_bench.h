@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/io/json_text.h"
 #include "dist/data_parallel.h"
 #include "train/bench/bench.h"
+#include "train/step/sum_choice.h"
 
 namespace hearth::train {
 
@@ -18,6 +20,7 @@ struct TrafficOptions {
   double compute_ms = 0;  ///< of a step without communication; a third is the forward pass
   std::int64_t steps = 10;
   dist::DataParallelOptions parallel{};
+  SumChoiceOptions choice{};
 };
 
 /// "resnet50", "bert", "vgg16", "swin_t".
@@ -35,6 +38,11 @@ struct TrafficBench {
   std::int64_t bytes = 0, remote_bytes = 0;
   int ranks = 1;
   std::string backend, route;
+  double bucket_mb = 0;
+  dist::SumCosts costs;
+  std::optional<dist::Forecast> forecast;  ///< of a step, before the steps; none of one rank, nor by NCCL
+  double measuring_ms = 0;                 ///< of the costs
+  std::string choice;                      ///< what was chosen, and why; empty where all is given
 };
 
 /// Steps of DataParallel with the parameters of a model, in the order of its backward pass. A step computes nothing: it

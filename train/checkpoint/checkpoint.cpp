@@ -28,6 +28,7 @@ constexpr const char* source_tokenizer_file = "source_tokenizer.json";
 constexpr const char* metrics_note = "metrics_bytes";
 constexpr const char* stop_note = "stop_reason";
 constexpr const char* bad_samples_note = "bad_samples";
+constexpr const char* sums_note = "sums";
 // Of an interval, of several ranks: each goes on with its own, as sums in another order have other bits.
 constexpr const char* loss_sums_note = "loss_sums";
 // Whose faults are kept.
@@ -265,6 +266,7 @@ void load_set(Session& session, const std::string& set, std::int64_t step, const
   session.after_load();
   session.write_interval();
   restore_loss_sums(session, notes.find(loss_sums_note));
+  if (session.sum_choice) session.sum_choice->restore(notes.find(sums_note));
 }
 
 /// What a schedule over all steps makes of another number of them; "" where the rate goes on as it was.
@@ -297,6 +299,7 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
   if (const std::string& reason = session.position.stop_reason; !reason.empty()) writer.note(stop_note, reason);
   if (Json bad = bad_samples_to_json(session.data, bad_samples_noted); !bad.is_null())
     writer.note(bad_samples_note, std::move(bad));
+  if (session.sum_choice && session.sum_choice->is_made()) writer.note(sums_note, session.sum_choice->made());
   if (!session.ranks->alone()) writer.note(loss_sums_note, Json::array_of(session.ranks->loss_sums()));
   write_file_synced(writer.file(config_file), to_text(session.resolved(), 2) + "\n");
   for (const auto& [file, tokenizer] : tokenizers_of(session)) data::write_tokenizer(*tokenizer, writer.file(file));

@@ -258,7 +258,8 @@ int bench_ranks(const Arguments& arguments) {
   const TrafficOptions options{.model = *arguments.value("--traffic"),
                                .compute_ms = arguments.number("--compute-ms", 0),
                                .steps = steps,
-                               .parallel = data_parallel_options(config, Device{}, steps)};
+                               .parallel = data_parallel_options(config, Device{}, steps),
+                               .choice = sum_choice_options(config)};
   const TrafficBench measured = bench_traffic(*group, options);
   if (group->rank() == 0)
     std::cout << (arguments.has("--json") ? to_text(to_json(measured)) + "\n" : to_text(measured));

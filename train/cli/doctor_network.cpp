@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // `hearth doctor --network`: what ranks of several machines would go by, and what to change.
+#include <iomanip>
 #include <iostream>
 
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
+#include "dist/cost/routed.h"
 #include "dist/gpu_paths.h"
 #include "dist/nccl/library.h"
 #include "dist/process_group.h"
 #include "train/checkpoint/run_topology.h"
 #include "train/cli/doctor.h"
+#include "train/cli/join_group.h"
 
 namespace hearth::train {
 namespace {
@@ -109,6 +112,43 @@ Json json_of(const dist::Network& network, const std::vector<std::string>& nccl_
   return report;
 }
 
+/// What the links between the ranks cost, where this process is a rank; else null.
+Json json_of_links() {
+  RunConfig config;
+  config.device = "cpu";
+  std::string ranks;
+  const std::unique_ptr<Collective> group = join_group(config, ranks);
+  if (group == nullptr || group->size() == 1) return {};
+  const dist::LinkCosts costs = dist::routed(*group)->measure_links();
+  const auto json_of_link = [](const dist::LinkCost& link) {
+    if (link == dist::LinkCost{}) return Json();
+    return Json::object()
+        .set("latency_us", 1e6 * link.latency)
+        .set("gbit", link.seconds_per_byte > 0 ? Json(8e-9 / link.seconds_per_byte) : Json());
+  };
+  return Json::object()
+      .set("ranks", ranks)
+      .set("on_host", json_of_link(costs.on_host))
+      .set("between_hosts", json_of_link(costs.between_hosts))
+      .set("call_us", 1e6 * costs.call)
+      .set("sum_gbs", costs.sum > 0 ? Json(1e-9 / costs.sum) : Json());
+}
+
+void print_links(const Json& links) {
+  const auto number = [](double x) { return join_text(std::fixed, std::setprecision(x < 10 ? 2 : 0), x); };
+  print_line("ranks", links.at("ranks").as_string());
+  for (const auto& [key, name] : {std::pair{"on_host", "on a host"}, {"between_hosts", "between hosts"}}) {
+    const Json& link = links.at(key);
+    if (link.is_null()) continue;
+    const Json& rate = link.at("gbit");
+    print_line(name, join_text(number(link.at("latency_us").as_number()), " us a message, ",
+                               rate.is_null() ? "too fast to tell" : number(rate.as_number()) + " Gbit/s"));
+  }
+  const Json& sums = links.at("sum_gbs");
+  print_line("sums", join_text(sums.is_null() ? "too fast to tell" : number(sums.as_number()) + " GB/s", "; ",
+                               number(links.at("call_us").as_number()), " us to compare a call"));
+}
+
 std::string listed(const Json& names, const std::string& none) {
   std::string text;
   for (const Json& name : names.items()) text += (text.empty() ? "" : ", ") + name.as_string();
@@ -177,7 +217,8 @@ void print_nccl(const Json& nccl) {
 }  // namespace
 
 void print_network(const dist::Network& network, const std::vector<std::string>& nccl_logs, bool as_json) {
-  const Json report = json_of(network, nccl_logs);
+  Json report = json_of(network, nccl_logs);
+  if (const Json links = json_of_links(); !links.is_null()) report.set("links", links);
   if (as_json) {
     std::cout << to_text(report) << "\n";
     return;
@@ -192,6 +233,7 @@ void print_network(const dist::Network& network, const std::vector<std::string>&
   print_line("TCP", "takes the interface by which rank 0 (MASTER_ADDR) is reached");
   print_nccl(report.at("nccl"));
   if (const Json* const log = report.find("nccl_log")) print_nccl_log(*log);
+  if (const Json* const links = report.find("links")) print_links(*links);
   const Json& shared = report.at("shared_memory_mb");
   print_line("/dev/shm", shared.is_null() ? "absent" : to_text(shared) + " MB");
   for (const Json& one : report.at("advice").items())

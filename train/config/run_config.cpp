@@ -215,11 +215,12 @@ void describe(Fields<DistOptions>& f) {
       "How sums on the host go from rank to rank. direct: every rank receives its piece of all others, and sends its "
       "sum to them. ring: round all ranks, which add in an order of their own, so not with train.deterministic. tree: "
       "halves between 2^k ranks. hierarchical: within each host, then between hosts, on hosts of as many ranks each. "
-      "auto: hierarchical where the ranks can, else direct. NCCL chooses for itself.");
+      "auto: hierarchical where the ranks can, else direct; on several hosts, after some steps, what is measured to be "
+      "fastest. NCCL chooses for itself.");
   f.text("address", &DistOptions::address,
          "HOST or HOST:PORT where rank 0 listens and the ranks meet; as the launcher says if not given.");
-  f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536},
-           "MiB of gradients that are summed over the ranks at once.");
+  f.number("bucket_mb", &DistOptions::bucket_mb, {.above = 0, .max = 65536, .words = {{"auto", 0}}},
+           "MiB of gradients that ranks sum at once. auto: by what the first steps measure; 10 with compress, NCCL.");
   f.number("first_bucket_mb", &DistOptions::first_bucket_mb, {.above = 0, .max = 65536},
            "The same of the first sum of a step, so that communication begins early.");
   f.boolean("overlap", &DistOptions::overlap,

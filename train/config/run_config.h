@@ -158,7 +158,7 @@ struct DistOptions {
   DistBackend backend = DistBackend::automatic;
   dist::Route route = dist::Route::automatic;
   std::string address;
-  double bucket_mb = 10;
+  double bucket_mb = 10;  ///< 0: chosen after the first steps (train/step/sum_choice.h)
   double first_bucket_mb = 1;
   bool overlap = true;
   DType wire = DType::f32;
@@ -169,6 +169,11 @@ struct DistOptions {
   double timeout = 60;
   double join_timeout = 120;
 };
+
+/// The size of buckets that a run begins with, in MiB.
+inline double first_bucket_size(const DistOptions& dist) {
+  return dist.bucket_mb > 0 ? dist.bucket_mb : DistOptions().bucket_mb;
+}
 
 struct RunConfig {
   std::string name;

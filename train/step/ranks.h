@@ -83,6 +83,7 @@ class HEARTH_API Ranks {
   bool writes() const { return rank() == 0; }
   Collective& group() const { return group_; }
   const dist::DataParallel& parallel() const { return *parallel_; }
+  dist::DataParallel& parallel() { return *parallel_; }
   /// Of the last step, from the end of begin_step().
   StepTrace& trace() { return trace_; }
   /// Pieces that this rank computes in a step.
