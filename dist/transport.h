@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/export.h"
+
 namespace hearth::dist {
 
 struct Outgoing {
@@ -22,7 +24,7 @@ struct Incoming {
 
 /// The connections of one rank with all others. Several threads may exchange at a time if no two of them send to, or
 /// receive from, the same rank.
-class Transport {
+class HEARTH_API Transport {
  public:
   virtual ~Transport() = default;
 
@@ -47,6 +49,6 @@ class Transport {
 };
 
 /// Transports of `size` ranks that are threads of this process. `hosts`: those that they claim to be on.
-std::vector<std::unique_ptr<Transport>> loopback_transports(int size, const std::vector<int>& hosts = {});
+HEARTH_API std::vector<std::unique_ptr<Transport>> loopback_transports(int size, const std::vector<int>& hosts = {});
 
 }  // namespace hearth::dist

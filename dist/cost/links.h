@@ -34,7 +34,8 @@ struct LinkCosts {
 
 /// Measures the links of this rank and of all others, which call it too; all get the same. Takes about a second on
 /// links of 0.1 Gbit/s, less on faster ones. `exchange` is Transport::exchange() of the ranks.
-LinkCosts measure_links(int rank, const std::vector<int>& hosts,
-                        const std::function<void(std::span<const Outgoing>, std::span<const Incoming>)>& exchange);
+HEARTH_API LinkCosts
+measure_links(int rank, const std::vector<int>& hosts,
+              const std::function<void(std::span<const Outgoing>, std::span<const Incoming>)>& exchange);
 
 }  // namespace hearth::dist

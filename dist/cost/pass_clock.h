@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/export.h"
 #include "dist/cost/schedule.h"
 
 namespace hearth::dist {
@@ -21,7 +22,7 @@ struct PassTimes {
 };
 
 /// Takes them. What happens within hold() is no part of the pass.
-class PassClock {
+class HEARTH_API PassClock {
  public:
   void begin(std::size_t parameters, std::size_t buckets) {
     begin_ = Clock::now();
