@@ -32,10 +32,11 @@ struct LinkCosts {
   bool operator==(const LinkCosts&) const = default;
 };
 
+/// Transport::exchange() of the ranks.
+using Exchange = std::function<void(std::span<const Outgoing>, std::span<const Incoming>)>;
+
 /// Measures the links of this rank and of all others, which call it too; all get the same. Takes about a second on
-/// links of 0.1 Gbit/s, less on faster ones. `exchange` is Transport::exchange() of the ranks.
-HEARTH_API LinkCosts
-measure_links(int rank, const std::vector<int>& hosts,
-              const std::function<void(std::span<const Outgoing>, std::span<const Incoming>)>& exchange);
+/// links of 0.1 Gbit/s, less on faster ones.
+HEARTH_API LinkCosts measure_links(int rank, const std::vector<int>& hosts, const Exchange& exchange);
 
 }  // namespace hearth::dist

@@ -5,6 +5,7 @@
 
 #include <deque>
 
+#include "autograd/grad_state.h"
 #include "core/error.h"
 #include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
@@ -98,8 +99,8 @@ TEST(SumChoice, MeasuresAfterTheFirstSteps) {
 }
 
 TEST(SumChoice, IsMadeAnewWhereRanksOrConfigurationAreOthers) {
-  Json made = Json::object().set("route", "tree").set("bucket_mb", 10).set("ranks", 4).set("hosts", 2);
-  on_ranks(4, [made](Collective& group) mutable {
+  on_ranks(4, [](Collective& group) {
+    Json made = Json::object().set("route", "tree").set("bucket_mb", 10).set("ranks", 4).set("hosts", 2);
     Model model;
     dist::DataParallel parallel(group, *model.flat);
     const auto is_taken = [&](const Json* noted, const SumChoiceOptions& options) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "autograd/grad_state.h"
 #include "core/error.h"
 #include "tests/dist/groups.h"
 #include "tests/support/error_message.h"
@@ -20,7 +21,7 @@ using test::failures_of_ranks;
 struct Model {
   explicit Model(int count) {
     std::vector<NamedTensor> named;
-    for (int i = 0; i < count; ++i) tensors.push_back(Tensor::full({1 << 16}, 1).requires_grad_());
+    for (int i = 0; i < count; ++i) tensors.push_back(requires_grad(Tensor::full({1 << 16}, 1)));
     for (int i = 0; i < count; ++i) named.push_back({"p" + std::to_string(i), &tensors[static_cast<std::size_t>(i)]});
     flat = std::make_unique<FlatParameters>(named);
   }
