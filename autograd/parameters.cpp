@@ -209,7 +209,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   }
   if (instead && !split_) state->master = entry.master;
   Tensor value = instead ? view_of(low_precision_) : entry.master;
-  if (split_ && !instead && !split_->whole.defined()) {
+  if (split_ && !instead && !split_->gathered.defined()) {
     value = Tensor::view(split_->wide.storage(), handle.shape(), contiguous_strides(handle.shape()),
                          split_->wide_begin[static_cast<std::size_t>(&entry - entries_.data())], values_.dtype(),
                          values_.device());
@@ -245,13 +245,13 @@ std::vector<std::int64_t> FlatParameters::cuts_between(const Block& block, int r
   const std::size_t entries = block.first + block.entries;
   for (int rank = 1; rank < ranks; ++rank) {
     // size * rank / ranks, which could overflow.
-    const std::int64_t wanted = block.begin + block.size / ranks * rank + block.size % ranks * rank / ranks;
-    while (entry + 1 < entries && entries_[entry + 1].begin <= wanted) ++entry;
+    const std::int64_t target = block.begin + block.size / ranks * rank + block.size % ranks * rank / ranks;
+    while (entry + 1 < entries && entries_[entry + 1].begin <= target) ++entry;
     const std::int64_t begin = entries_[entry].begin,
                        end = entry + 1 < entries ? entries_[entry + 1].begin : block.begin + block.size,
-                       before = begin + (wanted - begin) / piece_elements * piece_elements,
+                       before = begin + (target - begin) / piece_elements * piece_elements,
                        after = std::min(end, before + piece_elements);
-    cuts.push_back(wanted - before <= after - wanted ? before : after);
+    cuts.push_back(target - before <= after - target ? before : after);
   }
   cuts.push_back(block.begin + block.size);
   return cuts;
@@ -270,7 +270,7 @@ void FlatParameters::gather_values() {
 
 void FlatParameters::note_rounded() {
   if (!low_precision_.defined()) return;
-  *rounded_ = (split_ && split_->whole.defined() ? split_->whole : values_).storage()->version();
+  *rounded_ = (split_ && split_->gathered.defined() ? split_->gathered : values_).storage()->version();
   low_precision_version_ = low_precision_.storage()->version();
 }
 

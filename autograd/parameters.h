@@ -179,7 +179,7 @@ class HEARTH_API FlatParameters {
   /// Of values that ranks have a part of each.
   struct Split {
     std::vector<Shards> of_entries;
-    Tensor whole;                          ///< values of all ranks in their own type, where the model takes these
+    Tensor gathered;                       ///< values of all ranks in their own type, where the model takes these
     Tensor wide;                           ///< the f32 values that the model itself takes, of all ranks
     std::vector<std::int64_t> wide_begin;  ///< where an entry has its own there; -1: it is of low precision
     Shards of_wide;

@@ -6,20 +6,12 @@
 #include "autograd/parameters.h"
 
 namespace hearth {
-namespace {
-
-Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
-  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + (size > 0 ? begin : 0), flat.dtype(), flat.device());
-}
-
-}  // namespace
-
 void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of,
                                const std::optional<LowPrecisionCopy>& low_precision) {
   split_ = std::make_unique<Split>();
   split_->wide_begin.assign(entries_.size(), -1);
   if (!low_precision || low_precision->use == LowPrecisionCopy::Use::beside) {
-    split_->whole = values_;
+    split_->gathered = values_;
     return;
   }
   std::int64_t total = 0;
@@ -36,9 +28,9 @@ void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const
 
 void FlatParameters::split_values(Shards shards) {
   shards_ = std::move(shards);
-  const Tensor whole = values_;
-  values_ = Tensor::empty({shards_->size()}, whole.dtype(), whole.device());
-  shards_->take(whole, values_);
+  const Tensor all = values_;
+  values_ = Tensor::empty({shards_->size()}, all.dtype(), all.device());
+  shards_->take(all, values_);
   std::size_t block = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
@@ -49,7 +41,7 @@ void FlatParameters::split_values(Shards shards) {
     entry.master = slice_of(values_, mine.place + entry.begin + part.begin - mine.begin, part.end - part.begin);
     split_->of_entries.push_back(std::move(of_entry));
   }
-  if (split_->whole.defined()) return;
+  if (split_->gathered.defined()) return;
   // A cut of the buffers is one of the wide values where they lie in the same order.
   split_->of_wide = Shards{shards_->group, {}};
   for (const std::int64_t cut : shards_->cuts) {
@@ -65,7 +57,7 @@ void FlatParameters::split_values(Shards shards) {
 }
 
 void FlatParameters::gather_split_values() {
-  const Tensor& computed = split_->whole.defined() ? split_->whole : low_precision_;
+  const Tensor& computed = split_->gathered.defined() ? split_->gathered : low_precision_;
   shards_->put(values_, computed);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (split_->wide_begin[i] < 0 || entries_[i].master.size() == 0) continue;
@@ -74,13 +66,13 @@ void FlatParameters::gather_split_values() {
   }
   shards_->gather(computed);
   if (split_->wide.defined() && split_->wide.size() > 0) split_->of_wide.gather(split_->wide);
-  if (split_->whole.defined() && low_precision_.defined()) low_precision_.copy_from(split_->whole);
+  if (split_->gathered.defined() && low_precision_.defined()) low_precision_.copy_from(split_->gathered);
 }
 
 std::int64_t FlatParameters::value_bytes() const {
   std::size_t bytes = values_.byte_size();
   if (low_precision_.defined()) bytes += low_precision_.byte_size();
-  if (split_ && split_->whole.defined()) bytes += split_->whole.byte_size();
+  if (split_ && split_->gathered.defined()) bytes += split_->gathered.byte_size();
   if (split_ && split_->wide.defined()) bytes += split_->wide.byte_size();
   return static_cast<std::int64_t>(bytes);
 }

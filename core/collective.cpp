@@ -5,16 +5,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shards.h"
 
 namespace hearth {
-namespace {
-
-Tensor part_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
-  return Tensor::view(x.storage(), {end - begin}, {1}, x.offset() + (begin < end ? begin : 0), x.dtype(), x.device());
-}
-
-}  // namespace
-
 void wait_for_all(std::span<const Work> works) {
   // All of them, so that none writes any more when this throws.
   std::exception_ptr fault;
@@ -40,20 +33,21 @@ Work Collective::gather_parts(const Tensor& x, const std::vector<std::int64_t>& 
   check_cuts("gather_parts", x, cuts);
   std::vector<Work> works;
   for (std::size_t r = 0; r + 1 < cuts.size(); ++r)
-    if (cuts[r] < cuts[r + 1]) works.push_back(broadcast(part_of(x, cuts[r], cuts[r + 1]), static_cast<int>(r)));
+    if (cuts[r] < cuts[r + 1])
+      works.push_back(broadcast(slice_of(x, cuts[r], cuts[r + 1] - cuts[r]), static_cast<int>(r)));
   return Work({}, [works = std::move(works)] { wait_for_all(works); });
 }
 
 Work Collective::reduce_parts(const Tensor& x, const std::vector<std::int64_t>& cuts, const Tensor& part) {
   check_cuts("reduce_parts", x, cuts);
   const auto mine = static_cast<std::size_t>(rank());
-  const Tensor own = part_of(x, cuts[mine], cuts[mine + 1]);
-  HEARTH_CHECK(ShapeError, part.size() == own.size() && part.dtype() == own.dtype(), "reduce_parts: ", describe(part),
-               " is no part of ", own.size(), " elements of ", describe(x));
+  const Tensor sum = slice_of(x, cuts[mine], cuts[mine + 1] - cuts[mine]);
+  HEARTH_CHECK(ShapeError, part.size() == sum.size() && part.dtype() == sum.dtype(), "reduce_parts: ", describe(part),
+               " is no part of ", sum.size(), " elements of ", describe(x));
   // Only once, as the part may change after the first wait().
-  return Work({}, [work = all_reduce(x), own, part, is_copied = std::make_shared<bool>(false)] {
+  return Work({}, [work = all_reduce(x), sum, part, is_copied = std::make_shared<bool>(false)] {
     work.wait();
-    if (!std::exchange(*is_copied, true)) part.copy_from(own);
+    if (!std::exchange(*is_copied, true)) part.copy_from(sum);
   });
 }
 

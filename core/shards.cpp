@@ -8,16 +8,17 @@
 namespace hearth {
 namespace {
 
-Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
-  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + begin, flat.dtype(), flat.device());
-}
-
 void check_flat(const char* what, const Tensor& flat, std::int64_t size) {
   HEARTH_CHECK(ShapeError, flat.size() == size && flat.is_contiguous(), "shards: ", what, " ", describe(flat),
                " is not contiguous or not of ", size, " elements");
 }
 
 }  // namespace
+
+Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
+  // Nothing may lie behind the end.
+  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + (size > 0 ? begin : 0), flat.dtype(), flat.device());
+}
 
 std::vector<std::int64_t> Shards::cuts_of(std::size_t block) const {
   const auto ranks = static_cast<std::ptrdiff_t>(group->size());
@@ -52,36 +53,36 @@ std::int64_t Shards::size() const {
   return sum;
 }
 
-Tensor Shards::own(const Tensor& whole) const {
-  check_flat("the whole", whole, total());
+Tensor Shards::own(const Tensor& flat) const {
+  check_flat("the whole", flat, total());
   HEARTH_CHECK(UsageError, blocks() == 1, "shards: parts of ", blocks(), " blocks are no view; use take() and put()");
   const Range mine = range(0);
-  return slice_of(whole, mine.begin, mine.end - mine.begin);
+  return slice_of(flat, mine.begin, mine.end - mine.begin);
 }
 
-void Shards::put(const Tensor& part, const Tensor& whole) const {
+void Shards::put(const Tensor& part, const Tensor& flat) const {
   check_flat("a part", part, size());
-  check_flat("the whole", whole, total());
+  check_flat("the whole", flat, total());
   for (const auto& [begin, end, place] : ranges())
-    slice_of(whole, begin, end - begin).copy_from(slice_of(part, place, end - begin));
+    slice_of(flat, begin, end - begin).copy_from(slice_of(part, place, end - begin));
 }
 
-void Shards::take(const Tensor& whole, const Tensor& part) const {
+void Shards::take(const Tensor& flat, const Tensor& part) const {
   check_flat("a part", part, size());
-  check_flat("the whole", whole, total());
+  check_flat("the whole", flat, total());
   for (const auto& [begin, end, place] : ranges())
-    slice_of(part, place, end - begin).copy_from(slice_of(whole, begin, end - begin));
+    slice_of(part, place, end - begin).copy_from(slice_of(flat, begin, end - begin));
 }
 
-void Shards::gather(const Tensor& whole) const {
-  check_flat("the whole", whole, total());
+void Shards::gather(const Tensor& flat) const {
+  check_flat("the whole", flat, total());
   std::vector<Work> works;
   for (std::size_t block = 0; block < blocks(); ++block) {
     std::vector<std::int64_t> of_block = cuts_of(block);
     const std::int64_t begin = of_block.front(), size = of_block.back() - begin;
     if (size == 0) continue;
     for (std::int64_t& cut : of_block) cut -= begin;
-    works.push_back(group->gather_parts(slice_of(whole, begin, size), of_block));
+    works.push_back(group->gather_parts(slice_of(flat, begin, size), of_block));
   }
   wait_for_all(works);
 }

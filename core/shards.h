@@ -11,13 +11,16 @@
 
 namespace hearth {
 
+/// Elements begin to begin + size of a flat tensor, as a view.
+HEARTH_API Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size);
+
 /// How tensors [total] are divided among n ranks: in blocks, one after the other, of which each rank keeps a part. Part
 /// k, from cuts[k] to cuts[k + 1], is that of rank k % n.
 struct HEARTH_API Shards {
   Collective* group = nullptr;
   std::vector<std::int64_t> cuts{};  ///< blocks times ranks, and one; from 0 to total
 
-  /// Elements of the whole that a rank keeps, and where they lie among all that it keeps.
+  /// Elements of a tensor [total] that a rank keeps, and where they lie among all that it keeps.
   struct Range {
     std::int64_t begin;
     std::int64_t end;
@@ -34,14 +37,14 @@ struct HEARTH_API Shards {
   std::vector<Range> ranges() const;
   /// How many elements this rank keeps.
   std::int64_t size() const;
-  /// This rank's part of `whole` [total], as a view; of one block (UsageError).
-  Tensor own(const Tensor& whole) const;
-  /// This rank's elements of `whole` [total] become those of `part` [size()], which it keeps, in the type of `whole`.
-  void put(const Tensor& part, const Tensor& whole) const;
-  /// `part` [size()] becomes this rank's elements of `whole` [total].
-  void take(const Tensor& whole, const Tensor& part) const;
-  /// Each part of `whole` [total] becomes that of the rank that keeps it. All ranks call it.
-  void gather(const Tensor& whole) const;
+  /// This rank's part of `flat` [total], as a view; of one block (UsageError).
+  Tensor own(const Tensor& flat) const;
+  /// This rank's elements of `flat` [total] become those of `part` [size()], which it keeps, in the type of `flat`.
+  void put(const Tensor& part, const Tensor& flat) const;
+  /// `part` [size()] becomes this rank's elements of `flat` [total].
+  void take(const Tensor& flat, const Tensor& part) const;
+  /// Each part of `flat` [total] becomes that of the rank that keeps it. All ranks call it.
+  void gather(const Tensor& flat) const;
 };
 
 }  // namespace hearth

@@ -23,12 +23,11 @@ enum class Kind : std::uint8_t {
   receive,
   gather_parts,
   reduce_parts,
-  use_route,
-  measure_links
+  use_route
 };
-inline constexpr const char* kind_names[] = {"all_reduce",   "reduce_scatter", "all_gather",   "broadcast",
-                                             "all_to_all",   "send",           "receive",      "gather_parts",
-                                             "reduce_parts", "use_route",      "measure_links"};
+inline constexpr const char* kind_names[] = {"all_reduce",   "reduce_scatter", "all_gather", "broadcast",
+                                             "all_to_all",   "send",           "receive",    "gather_parts",
+                                             "reduce_parts", "use_route"};
 inline constexpr const char* reduce_names[] = {"sum", "min", "max"};
 
 /// What a rank is about to do; the same on all ranks, but for messages between two. Without padding, as it is sent.

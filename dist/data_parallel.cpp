@@ -180,7 +180,7 @@ std::string DataParallel::bucket_name(std::size_t number) const {
 
 void DataParallel::overlap_next(bool on) {
   overlap_ = on && options_.overlap;
-  if (on) clock_.begin(arrived_.size(), buckets_.size());
+  if (on && std::exchange(times_next_, false)) clock_.begin(arrived_.size(), buckets_.size());
 }
 
 void DataParallel::discard() {

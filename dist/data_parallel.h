@@ -98,7 +98,9 @@ class HEARTH_API DataParallel {
   /// How many buckets the last reduce() found summed or under way.
   int overlapped() const { return overlapped_; }
   Collective& group() const { return *group_; }
-  /// Of the last pass that overlap_next(true) announced, after reduce().
+  /// The pass that the next overlap_next(true) announces is timed.
+  void time_next_pass() { times_next_ = true; }
+  /// Of the last pass that was timed, after reduce().
   const PassTimes& last_pass() const { return clock_.times(); }
 
  private:
@@ -136,6 +138,7 @@ class HEARTH_API DataParallel {
   int overlapped_ = 0;
   std::unique_ptr<DividedSums> divided_;  ///< of zero 2; else null
   PassClock clock_;
+  bool times_next_ = false;
 };
 
 /// Adds up gradients of micro-batches in an order that does not depend on how many a rank has: neighbours in pairs,

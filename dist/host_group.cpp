@@ -121,18 +121,6 @@ void HostGroup::use_route(Route route) {
   if (refusal) std::rethrow_exception(refusal);
 }
 
-LinkCosts HostGroup::measure_links() {
-  LinkCosts costs;
-  const Call call = at_status({.kind = Kind::measure_links});
-  start(collectives_, call.kind, [&] {
-    agree(call, {});
-    costs =
-        dist::measure_links(rank(), sums_.hosts(),
-                            [this](std::span<const Outgoing> out, std::span<const Incoming> in) { exchange(out, in); });
-  }).wait();
-  return costs;
-}
-
 Call HostGroup::at_status(Call call) const {
   status_.copy(call.status.data(), call.status.size());
   return call;

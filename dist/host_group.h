@@ -64,7 +64,6 @@ class HostGroup : public Collective, public Peers, public Routed {
   const std::vector<int>& hosts() const override { return sums_.hosts(); }
   Route current_route() const override { return sums_.route(); }
   void use_route(Route route) override;
-  LinkCosts measure_links() override;
   /// The call with what this rank does now.
   Call at_status(Call call) const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The group of a process that is alone, and of one that plans for several.
 #include "core/error.h"
+#include "core/shards.h"
 #include "dist/call.h"
 #include "dist/process_group.h"
 
@@ -25,7 +26,7 @@ class Alike : public Collective {
   Work all_reduce(const Tensor&, Reduce, std::optional<DType>) override { return {}; }
   Work reduce_scatter(const Tensor& x, const Tensor& part) override {
     check_parts("reduce_scatter", x, part, size_);
-    return part.copy_from(piece_of(x, rank_ * part.size(), part.size())), Work();
+    return part.copy_from(slice_of(x, rank_ * part.size(), part.size())), Work();
   }
   Work all_gather(const Tensor& part, const Tensor& all) override {
     check_parts("all_gather", all, part, size_);
@@ -38,7 +39,7 @@ class Alike : public Collective {
   Work all_to_all(const Tensor& x, const Tensor& y) override {
     check_all_to_all(x, y, size_);
     const std::int64_t each = x.size() / size_;
-    return repeat(piece_of(x, rank_ * each, each), y, size_), Work();
+    return repeat(slice_of(x, rank_ * each, each), y, size_), Work();
   }
   Work send(const Tensor& x, int to) override { return check_message("send", x, to, rank_, size_), Work(); }
   Work receive(const Tensor& x, int from) override { return check_message("receive", x, from, rank_, size_), Work(); }
@@ -46,10 +47,6 @@ class Alike : public Collective {
   void abort(const std::string&) override {}
 
  private:
-  static Tensor piece_of(const Tensor& x, std::int64_t begin, std::int64_t size) {
-    return Tensor::view(x.storage(), {size}, {1}, x.offset() + begin, x.dtype(), x.device());
-  }
-
   const int rank_, size_;
 };
 

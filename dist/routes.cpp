@@ -17,6 +17,11 @@
 namespace hearth::dist {
 namespace {
 
+// What is summed at a time: the buffers are no larger, whatever the tensor is.
+constexpr std::int64_t part_bytes = std::int64_t{16} << 20;
+// What ranks of a host sum while the chunk before it is summed between hosts.
+constexpr std::int64_t chunk_bytes = std::int64_t{2} << 20;
+
 constexpr const char* route_names[] = {"auto", "direct", "ring", "tree", "hierarchical"};
 
 bool is_16_bit(DType type) { return type == DType::f16 || type == DType::bf16; }

@@ -21,11 +21,6 @@ namespace hearth::dist {
 /// be those by pairs of neighbouring ranks.
 std::string why_not(Route route, const std::vector<int>& hosts, bool ordered);
 
-/// What is summed at a time: the buffers are no larger, whatever the tensor is.
-inline constexpr std::int64_t part_bytes = std::int64_t{16} << 20;
-/// What ranks of a host sum while the chunk before it is summed between hosts.
-inline constexpr std::int64_t chunk_bytes = std::int64_t{2} << 20;
-
 /// Sums of one rank with all others. With n ranks every route but hierarchical has each rank send and receive
 /// 2 (n - 1) / n of a tensor's bytes:
 ///

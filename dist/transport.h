@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/export.h"
-
 namespace hearth::dist {
 
 struct Outgoing {
@@ -24,7 +22,7 @@ struct Incoming {
 
 /// The connections of one rank with all others. Several threads may exchange at a time if no two of them send to, or
 /// receive from, the same rank.
-class HEARTH_API Transport {
+class Transport {
  public:
   virtual ~Transport() = default;
 
@@ -49,6 +47,6 @@ class HEARTH_API Transport {
 };
 
 /// Transports of `size` ranks that are threads of this process. `hosts`: those that they claim to be on.
-HEARTH_API std::vector<std::unique_ptr<Transport>> loopback_transports(int size, const std::vector<int>& hosts = {});
+std::vector<std::unique_ptr<Transport>> loopback_transports(int size, const std::vector<int>& hosts = {});
 
 }  // namespace hearth::dist

@@ -40,18 +40,18 @@ State::Entry::HostBytes State::Entry::read() const {
 
 void State::Entry::write(std::span<const std::byte> from) const {
   const std::span<std::byte> own = bytes();
-  std::vector<std::byte> taken;
+  std::vector<std::byte> parts;
   if (shards != nullptr) {
     const std::size_t element = size_of(dtype);
     HEARTH_CHECK(InternalError, from.size() == static_cast<std::size_t>(shards->total()) * element, "state: '", name,
                  "' takes ", shards->total(), " elements, not ", from.size(), " bytes");
-    taken.reserve(own.size());
+    parts.reserve(own.size());
     for (const auto& [begin, end, place] : shards->ranges()) {
       const auto part =
           from.subspan(static_cast<std::size_t>(begin) * element, static_cast<std::size_t>(end - begin) * element);
-      taken.insert(taken.end(), part.begin(), part.end());
+      parts.insert(parts.end(), part.begin(), part.end());
     }
-    from = taken;
+    from = parts;
   }
   HEARTH_CHECK(InternalError, from.size() == own.size(), "state: '", name, "' takes ", own.size(), " bytes, not ",
                from.size());

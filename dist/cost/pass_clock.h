@@ -12,7 +12,8 @@
 
 namespace hearth::dist {
 
-/// Seconds of the last forward and backward pass, from DataParallel::overlap_next(true) on.
+/// Seconds of the last forward and backward pass, that DataParallel::time_next_pass() asked for, from
+/// overlap_next(true) on.
 struct PassTimes {
   double compute = 0;              ///< of the forward and backward pass
   std::vector<double> arrivals{};  ///< of each parameter: what of it was computed before its gradient was there
@@ -38,6 +39,7 @@ class HEARTH_API PassClock {
   }
   template <class F>
   void hold(F f) {
+    if (!is_on()) return f();
     const auto from = Clock::now();
     f();
     held_ += Clock::now() - from;
@@ -45,16 +47,18 @@ class HEARTH_API PassClock {
   /// Returns what f does, which is a stage of the bucket.
   template <class F>
   auto stage(std::size_t bucket, F f) {
+    if (!is_on()) return f();
     const auto from = Clock::now();
     auto result = f();
-    if (is_on()) times_.stages[bucket].push_back(seconds(Clock::now() - from));
+    times_.stages[bucket].push_back(seconds(Clock::now() - from));
     return result;
   }
   template <class F>
   void end(std::size_t bucket, F f) {
+    if (!is_on()) return f();
     const auto from = Clock::now();
     f();
-    if (is_on()) times_.ends[bucket] = seconds(Clock::now() - from);
+    times_.ends[bucket] = seconds(Clock::now() - from);
   }
   /// The backward pass is over.
   void computed() {

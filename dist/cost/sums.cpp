@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/shards.h"
 
 namespace hearth::dist {
 namespace {
@@ -31,10 +32,10 @@ double slowest_mean(Collective& group, const std::function<void()>& f) {
   return slowest.item();
 }
 
-LinkCost cost_of_sums(Collective& group, const Tensor& x, std::optional<DType> wire) {
+LinearCost cost_of_sums(Collective& group, const Tensor& x, std::optional<DType> wire) {
   const auto element = static_cast<double>(size_of(wire.value_or(x.dtype())));
   const auto time = [&](std::int64_t count) {
-    const Tensor part = Tensor::view(x.storage(), {count}, {1}, 0, x.dtype(), x.device());
+    const Tensor part = slice_of(x, 0, count);
     return slowest_mean(group, [&] { group.all_reduce(part, Reduce::sum, wire).wait(); });
   };
   std::int64_t small = few_elements, large = many_elements;
@@ -47,7 +48,7 @@ LinkCost cost_of_sums(Collective& group, const Tensor& x, std::optional<DType> w
   return fit(element * static_cast<double>(small), of_small, element * static_cast<double>(large), time(large));
 }
 
-LinkCost cost_of_exchanges(Collective& group) {
+LinearCost cost_of_exchanges(Collective& group) {
   const auto time = [&](std::int64_t piece) {
     const Tensor x = Tensor::zeros({group.size() * piece}, DType::u8),
                  y = Tensor::zeros({group.size() * piece}, DType::u8);
@@ -58,6 +59,13 @@ LinkCost cost_of_exchanges(Collective& group) {
 }
 
 }  // namespace
+
+LinearCost fit(double fewer_bytes, double their_seconds, double more_bytes, double seconds) {
+  HEARTH_CHECK(UsageError, fewer_bytes >= 0 && fewer_bytes < more_bytes, "fit of a cost: ", fewer_bytes, " and ",
+               more_bytes, " bytes; the latter are more");
+  const double per_byte = std::max(0.0, (seconds - their_seconds) / (more_bytes - fewer_bytes));
+  return {std::max(0.0, their_seconds - per_byte * fewer_bytes), per_byte};
+}
 
 double SumCosts::seconds(const Transfer& transfer, Route route) const {
   const double bytes = static_cast<double>(transfer.count) * static_cast<double>(size_of(transfer.type));

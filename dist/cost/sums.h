@@ -7,15 +7,25 @@
 #include <vector>
 
 #include "core/collective.h"
-#include "dist/cost/links.h"
 #include "dist/cost/routed.h"
 #include "dist/strategy/strategy.h"
 
 namespace hearth::dist {
 
+/// Seconds of a collective: latency + seconds_per_byte * bytes.
+struct LinearCost {
+  double latency = 0;
+  double seconds_per_byte = 0;
+
+  double seconds(double bytes) const { return latency + seconds_per_byte * bytes; }
+  bool operator==(const LinearCost&) const = default;
+};
+/// Through two measured times, with no part below 0. UsageError unless the latter are of more bytes.
+HEARTH_API LinearCost fit(double fewer_bytes, double their_seconds, double more_bytes, double seconds);
+
 struct SumCosts {
-  std::map<Route, LinkCost> routes;  ///< of a sum, by the bytes of the tensor as it travels
-  LinkCost to_each{};                ///< of an exchange, by the bytes that each rank sends to each other one
+  std::map<Route, LinearCost> routes;  ///< of a sum, by the bytes of the tensor as it travels
+  LinearCost to_each{};                ///< of an exchange, by the bytes that each rank sends to each other one
 
   /// UsageError for a sum by a route that was not measured.
   double seconds(const Transfer& transfer, Route route) const;

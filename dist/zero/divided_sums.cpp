@@ -19,10 +19,6 @@ namespace {
 constexpr std::size_t most_under_way = 2;
 constexpr std::uint64_t never = ~std::uint64_t{0};
 
-Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
-  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + (size > 0 ? begin : 0), flat.dtype(), flat.device());
-}
-
 }  // namespace
 
 DividedSums::DividedSums(FlatParameters& parameters, bool overlap)

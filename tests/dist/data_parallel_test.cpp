@@ -130,6 +130,7 @@ TEST(DataParallel, BucketsCanBeMadeAnewInTheOrderOfArrival) {
     EXPECT_EQ(begins, (std::vector<std::int64_t>{7, 5, 1, 0, 3}));
     for (int step = 0; step < 2; ++step) {
       net.flat->zero_grads();
+      parallel.time_next_pass();
       parallel.overlap_next(true);
       backward(net.loss(1));
       parallel.reduce();
@@ -139,6 +140,12 @@ TEST(DataParallel, BucketsCanBeMadeAnewInTheOrderOfArrival) {
       EXPECT_EQ(times.stages.size(), 5U);
       for (const double arrival : times.arrivals) EXPECT_TRUE(arrival > 0 && arrival <= times.compute);
     }
+    const double timed = parallel.last_pass().compute;
+    net.flat->zero_grads();
+    parallel.overlap_next(true);
+    backward(net.loss(1));
+    parallel.reduce();
+    EXPECT_EQ(parallel.last_pass().compute, timed) << "nobody asked for the time of this one";
     EXPECT_THROW(parallel.use_buckets(0, std::vector<double>(8)), ConfigError);
     EXPECT_THROW(parallel.use_buckets(1, std::vector<double>(7)), UsageError);
     EXPECT_PRED2(test::contains, test::error_message<UsageError>([&] {

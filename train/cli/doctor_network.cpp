@@ -6,13 +6,14 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json_text.h"
-#include "dist/cost/routed.h"
+#include "dist/cost/choice.h"
 #include "dist/gpu_paths.h"
 #include "dist/nccl/library.h"
 #include "dist/process_group.h"
 #include "train/checkpoint/run_topology.h"
 #include "train/cli/doctor.h"
 #include "train/cli/join_group.h"
+#include "train/step/sum_choice.h"
 
 namespace hearth::train {
 namespace {
@@ -112,41 +113,27 @@ Json json_of(const dist::Network& network, const std::vector<std::string>& nccl_
   return report;
 }
 
-/// What the links between the ranks cost, where this process is a rank; else null.
-Json json_of_links() {
+/// What sums over the ranks cost by each route that they can take, where this process is a rank; else null.
+Json json_of_sums() {
   RunConfig config;
   config.device = "cpu";
   std::string ranks;
   const std::unique_ptr<Collective> group = join_group(config, ranks);
   if (group == nullptr || group->size() == 1) return {};
-  const dist::LinkCosts costs = dist::routed(*group)->measure_links();
-  const auto json_of_link = [](const dist::LinkCost& link) {
-    if (link == dist::LinkCost{}) return Json();
-    return Json::object()
-        .set("latency_us", 1e6 * link.latency)
-        .set("gbit", link.seconds_per_byte > 0 ? Json(8e-9 / link.seconds_per_byte) : Json());
-  };
-  return Json::object()
-      .set("ranks", ranks)
-      .set("on_host", json_of_link(costs.on_host))
-      .set("between_hosts", json_of_link(costs.between_hosts))
-      .set("call_us", 1e6 * costs.call)
-      .set("sum_gbs", costs.sum > 0 ? Json(1e-9 / costs.sum) : Json());
+  const dist::Routed& routed = *dist::routed(*group);
+  const auto routes = dist::automatic_routes(routed.current_route(), routed.hosts(), false);
+  return Json::object().set("ranks", ranks).set("routes", to_json(dist::measure_sums(*group, routes)));
 }
 
-void print_links(const Json& links) {
+void print_sums(const Json& sums) {
   const auto number = [](double x) { return join_text(std::fixed, std::setprecision(x < 10 ? 2 : 0), x); };
-  print_line("ranks", links.at("ranks").as_string());
-  for (const auto& [key, name] : {std::pair{"on_host", "on a host"}, {"between_hosts", "between hosts"}}) {
-    const Json& link = links.at(key);
-    if (link.is_null()) continue;
-    const Json& rate = link.at("gbit");
-    print_line(name, join_text(number(link.at("latency_us").as_number()), " us a message, ",
-                               rate.is_null() ? "too fast to tell" : number(rate.as_number()) + " Gbit/s"));
+  print_line("ranks", sums.at("ranks").as_string());
+  for (const JsonMember& route : sums.at("routes").members()) {
+    const Json& rate = route.value.at("gbs");
+    print_line(route.key,
+               join_text("sums in ", number(route.value.at("latency_us").as_number()), " us and ",
+                         rate.is_null() ? "at a rate too high to tell" : number(rate.as_number()) + " GB/s"));
   }
-  const Json& sums = links.at("sum_gbs");
-  print_line("sums", join_text(sums.is_null() ? "too fast to tell" : number(sums.as_number()) + " GB/s", "; ",
-                               number(links.at("call_us").as_number()), " us to compare a call"));
 }
 
 std::string listed(const Json& names, const std::string& none) {
@@ -218,7 +205,7 @@ void print_nccl(const Json& nccl) {
 
 void print_network(const dist::Network& network, const std::vector<std::string>& nccl_logs, bool as_json) {
   Json report = json_of(network, nccl_logs);
-  if (const Json links = json_of_links(); !links.is_null()) report.set("links", links);
+  if (const Json sums = json_of_sums(); !sums.is_null()) report.set("sums", sums);
   if (as_json) {
     std::cout << to_text(report) << "\n";
     return;
@@ -233,7 +220,7 @@ void print_network(const dist::Network& network, const std::vector<std::string>&
   print_line("TCP", "takes the interface by which rank 0 (MASTER_ADDR) is reached");
   print_nccl(report.at("nccl"));
   if (const Json* const log = report.find("nccl_log")) print_nccl_log(*log);
-  if (const Json* const links = report.find("links")) print_links(*links);
+  if (const Json* const sums = report.find("sums")) print_sums(*sums);
   const Json& shared = report.at("shared_memory_mb");
   print_line("/dev/shm", shared.is_null() ? "absent" : to_text(shared) + " MB");
   for (const Json& one : report.at("advice").items())

@@ -171,7 +171,7 @@ struct DistOptions {
 };
 
 /// The size of buckets that a run begins with, in MiB.
-inline double first_bucket_size(const DistOptions& dist) {
+inline double initial_bucket_mb(const DistOptions& dist) {
   return dist.bucket_mb > 0 ? dist.bucket_mb : DistOptions().bucket_mb;
 }
 

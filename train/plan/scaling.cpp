@@ -52,7 +52,7 @@ Link parse_link(const std::string& text) {
 
 Communication communication_of(const Session& session, const StepOps& step, int ranks, const Link& link) {
   const DistOptions& dist = session.config().dist;
-  const dist::DataParallelOptions options{.bucket_mb = first_bucket_size(dist),
+  const dist::DataParallelOptions options{.bucket_mb = initial_bucket_mb(dist),
                                           .first_bucket_mb = dist.first_bucket_mb};
   const double part = 2.0 * (ranks - 1) / ranks, element = static_cast<double>(size_of(dist.wire));
   const std::vector<FlatParameters::Entry>& entries = session.parameters->entries();

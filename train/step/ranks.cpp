@@ -118,7 +118,7 @@ dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device 
                " rounds gradients between the ranks, so that the weights depend on their number, and "
                "/train/deterministic is on, which gives the same bits on any number; leave the one or the other out");
   dist::DataParallelOptions options{
-      .bucket_mb = first_bucket_size(config.dist),
+      .bucket_mb = initial_bucket_mb(config.dist),
       .first_bucket_mb = config.dist.first_bucket_mb,
       .overlap = config.dist.overlap && (!config.train.deterministic || config.dist.zero > 1),
       .zero = static_cast<int>(config.dist.zero)};
@@ -128,7 +128,7 @@ dist::DataParallelOptions data_parallel_options(const RunConfig& config, Device 
 }
 
 std::int64_t block_elements(const DistOptions& options) {
-  const double elements = first_bucket_size(options) * (1 << 20) / sizeof(float);
+  const double elements = initial_bucket_mb(options) * (1 << 20) / sizeof(float);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(elements));
 }
 

@@ -22,7 +22,7 @@ dist::Route route_named(const std::string& name) {
   throw FileError(join_text("the checkpoint sums by a route \"", name, "\", which this version does not know"));
 }
 
-Json json_of(const dist::LinkCost& cost) {
+Json json_of(const dist::LinearCost& cost) {
   return Json::object()
       .set("latency_us", 1e6 * cost.latency)
       .set("gbs", cost.seconds_per_byte > 0 ? Json(1e-9 / cost.seconds_per_byte) : Json());
@@ -68,7 +68,11 @@ SumChoice::SumChoice(dist::DataParallel& parallel, const SumChoiceOptions& optio
 }
 
 bool SumChoice::after_step() {
-  if (!why_none_.empty() || is_made() || ++steps_ < steps_before_choice) return false;
+  if (!why_none_.empty() || is_made()) return false;
+  if (++steps_ < steps_before_choice) {
+    parallel_.time_next_pass();
+    return false;
+  }
   const dist::SumCosts costs = dist::measure_sums(parallel_.group(), choices_.routes, parallel_.options().wire,
                                                   static_cast<bool>(parallel_.options().compress));
   choose(costs, dist::agreed_times(parallel_.group(), parallel_.last_pass()));

@@ -204,7 +204,7 @@ TuneChoice buckets_choice(const Session& session) {
     choice.why_not = join_text("all gradients are one of ", std::ceil(10 * all) / 10, " MiB");
     return choice;
   }
-  std::set<double> tried{cut(first_bucket_size(dist))};
+  std::set<double> tried{cut(initial_bucket_mb(dist))};
   for (const double size : {1, 4, 10, 25, 100})
     if (tried.insert(cut(size)).second)
       choice.variants.push_back({.text = join_text(size, " MiB"), .overrides = {{"dist.bucket_mb", join_text(size)}}});
