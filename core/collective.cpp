@@ -5,9 +5,13 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/shards.h"
 
 namespace hearth {
+Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
+  // Nothing may lie behind the end.
+  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + (size > 0 ? begin : 0), flat.dtype(), flat.device());
+}
+
 void wait_for_all(std::span<const Work> works) {
   // All of them, so that none writes any more when this throws.
   std::exception_ptr fault;

@@ -52,6 +52,9 @@ class HEARTH_API Work {
   std::shared_ptr<std::atomic<std::int64_t>> exposed_ns_;
 };
 
+/// Elements begin to begin + size of a flat tensor, as a view.
+HEARTH_API Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size);
+
 /// Returns when all are done; throws then what made the first of them fail that did.
 HEARTH_API void wait_for_all(std::span<const Work> works);
 

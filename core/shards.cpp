@@ -15,11 +15,6 @@ void check_flat(const char* what, const Tensor& flat, std::int64_t size) {
 
 }  // namespace
 
-Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size) {
-  // Nothing may lie behind the end.
-  return Tensor::view(flat.storage(), {size}, {1}, flat.offset() + (size > 0 ? begin : 0), flat.dtype(), flat.device());
-}
-
 std::vector<std::int64_t> Shards::cuts_of(std::size_t block) const {
   const auto ranks = static_cast<std::ptrdiff_t>(group->size());
   const auto first = cuts.begin() + static_cast<std::ptrdiff_t>(block) * ranks;

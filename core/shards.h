@@ -11,9 +11,6 @@
 
 namespace hearth {
 
-/// Elements begin to begin + size of a flat tensor, as a view.
-HEARTH_API Tensor slice_of(const Tensor& flat, std::int64_t begin, std::int64_t size);
-
 /// How tensors [total] are divided among n ranks: in blocks, one after the other, of which each rank keeps a part. Part
 /// k, from cuts[k] to cuts[k + 1], is that of rank k % n.
 struct HEARTH_API Shards {

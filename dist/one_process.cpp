@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The group of a process that is alone, and of one that plans for several.
 #include "core/error.h"
-#include "core/shards.h"
 #include "dist/call.h"
 #include "dist/process_group.h"
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/shards.h"
 
 namespace hearth::dist {
 namespace {
@@ -18,25 +17,30 @@ constexpr std::int64_t few_elements = std::int64_t{1} << 18, many_elements = std
 constexpr double long_sum_seconds = 0.06;
 // Bytes to each other rank.
 constexpr std::int64_t small_piece = 16 << 10, large_piece = 256 << 10;
-constexpr int timed_sums = 2;
+constexpr int timed_sums = 3;
 
-/// Mean seconds of `f`, after a first time: of the slowest rank.
-double slowest_mean(Collective& group, const std::function<void()>& f) {
+/// Seconds of `f`, after a first time: those of the slowest rank, and the median of a few, as a stall is no cost.
+double slowest_median(Collective& group, const std::function<void()>& f) {
   f();
   group.barrier();
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < timed_sums; ++i) f();
-  const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / timed_sums;
-  const Tensor slowest = Tensor::of<double>({1}, {mine});
+  std::vector<double> mine;
+  for (int i = 0; i < timed_sums; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    f();
+    mine.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  const Tensor slowest = Tensor::of<double>({timed_sums}, mine);
   group.all_reduce(slowest, Reduce::max).wait();
-  return slowest.item();
+  std::vector<double> seconds = slowest.to_doubles();
+  std::nth_element(seconds.begin(), seconds.begin() + timed_sums / 2, seconds.end());
+  return seconds[timed_sums / 2];
 }
 
 LinearCost cost_of_sums(Collective& group, const Tensor& x, std::optional<DType> wire) {
   const auto element = static_cast<double>(size_of(wire.value_or(x.dtype())));
   const auto time = [&](std::int64_t count) {
     const Tensor part = slice_of(x, 0, count);
-    return slowest_mean(group, [&] { group.all_reduce(part, Reduce::sum, wire).wait(); });
+    return slowest_median(group, [&] { group.all_reduce(part, Reduce::sum, wire).wait(); });
   };
   std::int64_t small = few_elements, large = many_elements;
   double of_small = time(small);
@@ -52,7 +56,7 @@ LinearCost cost_of_exchanges(Collective& group) {
   const auto time = [&](std::int64_t piece) {
     const Tensor x = Tensor::zeros({group.size() * piece}, DType::u8),
                  y = Tensor::zeros({group.size() * piece}, DType::u8);
-    return slowest_mean(group, [&] { group.all_to_all(x, y).wait(); });
+    return slowest_median(group, [&] { group.all_to_all(x, y).wait(); });
   };
   const double of_small = time(small_piece);
   return fit(small_piece, of_small, large_piece, time(large_piece));
