@@ -79,7 +79,8 @@ TEST(CollectivesByParts, RefuseOtherCuts) {
     for (const std::vector<std::int64_t>& cuts :
          std::vector<std::vector<std::int64_t>>{{0, 4}, {0, 2, 5}, {1, 2, 4}, {0, 5, 4}, {0, 1, 2, 4}, {}}) {
       EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)group.gather_parts(x, cuts); }), "size() + 1 cuts");
-      EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)group.reduce_parts(x, cuts, part); }), "size() + 1 cuts");
+      EXPECT_PRED2(contains, error_message<ShapeError>([&] { (void)group.reduce_parts(x, cuts, part); }),
+                   "size() + 1 cuts");
     }
     EXPECT_THROW((void)group.gather_parts(Tensor::zeros({2, 2}), {0, 2, 4}), ShapeError);
     EXPECT_THROW((void)group.gather_parts(Tensor(), {0, 2, 4}), UsageError);
