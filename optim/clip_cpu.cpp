@@ -71,7 +71,7 @@ template double sum_of_squares(const double*, std::int64_t, double);
 std::vector<double> squares_of_pieces(const Tensor& x, double scale, std::span<const std::int64_t> ends) {
   std::vector<double> sums(ends.size(), 0.0);
   visit_dtype("sum_of_squares", x.dtype(), FullFloats{}, [&]<class T>() {
-    const T* const values = x.data<T>();
+    const T* const values = x.data<const T>();
     cpu::parallel_for(static_cast<std::int64_t>(ends.size()), pieces_of_a_task,
                       [&](std::int64_t first, std::int64_t last) {
                         for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
@@ -95,7 +95,7 @@ double sum_of_squares(cpu::Stream&, const Tensor& x, double scale) {
 double largest_magnitude(cpu::Stream&, const Tensor& x) {
   std::vector<double> partial(pieces_of(x.size()), 0.0);
   visit_dtype("largest_magnitude", x.dtype(), FullFloats{}, [&]<class T>() {
-    const T* values = x.data<T>();
+    const T* values = x.data<const T>();
     cpu::parallel_for(x.size(), piece_elements, [&](std::int64_t begin, std::int64_t end) {
       partial[static_cast<std::size_t>(begin / piece_elements)] =
           HEARTH_ISA_CALL(largest<T>, values + begin, end - begin);
