@@ -76,9 +76,14 @@ Basis basis_of(Device wanted, Device here, const PlanRequest& request) {
       .why_no_times = "this GPU has no built-in description; `hearth doctor --speed` measures it, or name one by --on"};
 }
 
-/// Steps of two sizes. Where their times count, the larger is as near to the run's own as a short time allows.
-std::pair<StepOps, StepOps> record_two(Session& session, DeviceType target, bool timed, std::int64_t rows) {
-  const MeasuredBatches sizes = batches_to_measure(session);
+/// Steps of two sizes. Where their times count, the larger is as near to the run's own, of `rows`, as a short time
+/// allows; the smaller of a small run is that of a rank.
+std::pair<StepOps, StepOps> record_two(Session& session, DeviceType target, bool timed, std::int64_t rows,
+                                       std::int64_t rank_rows) {
+  MeasuredBatches sizes = batches_to_measure(session);
+  // Times of larger steps would say little.
+  if (timed && rows >= 4 && rows < sizes.large)
+    sizes = {rank_rows < rows ? std::max<std::int64_t>(2, rank_rows) : rows / 2, rows};
   const int repeats = timed ? 4 : 1;
   std::pair<StepOps, StepOps> steps{record_step(session, sizes.small, target, repeats),
                                     record_step(session, sizes.large, target, repeats)};
@@ -218,8 +223,8 @@ RunPlan plan_of(Session& session, Device wanted, const PlanRequest& request) {
   plan_memory(plan, session, wanted, request);
   if (request.ranks > 1) plan.ranks = memory_of_ranks(session, wanted.type, request.ranks);
 
-  const std::int64_t rows = largest_rows(session);
-  const auto recorded = record_two(session, wanted.type, !basis.machine && basis.why_no_times.empty(), rows);
+  const std::int64_t rows = largest_rows(session), rank_rows = (rows + request.ranks - 1) / request.ranks;
+  const auto recorded = record_two(session, wanted.type, !basis.machine && basis.why_no_times.empty(), rows, rank_rows);
   plan.basis = join_text("ops of steps of ", recorded.first.rows, " and ", recorded.second.rows, " rows on ",
                          session.device(), ", and ", basis.text);
   plan.step = predict(session, recorded, rows, basis);
@@ -228,7 +233,7 @@ RunPlan plan_of(Session& session, Device wanted, const PlanRequest& request) {
   plan.rank_count = request.ranks;
   if (request.ranks > 1 && request.link) {
     plan.link = request.link->text;
-    plan.ranked = predict(session, recorded, (rows + request.ranks - 1) / request.ranks, basis);
+    plan.ranked = predict(session, recorded, rank_rows, basis);
     plan.ranked->communication = communication_of(session, plan.ranked->ops, request.ranks, *request.link);
     plan.ranked->ms.communication = plan.ranked->communication->exposed_ms;
   }

@@ -14,11 +14,12 @@ namespace hearth::train {
 
 /// What joins each rank with the others.
 struct Link {
-  double gbs = 0;          ///< GB/s in each direction
+  double gbs = 0;          ///< GB/s of payload in each direction
   double latency_us = 20;  ///< of one message
   std::string text = "";   ///< as it was written
 };
-/// "25gbit", "200gbit", "50gbyte": UsageError otherwise, which says what may be written.
+/// "25gbit", "200gbit", "50gbyte": UsageError otherwise, which says what may be written. Bits are those of an Ethernet,
+/// with what frames and TCP take; bytes are payload.
 HEARTH_API Link parse_link(const std::string& text);
 
 /// Bytes of a layer's own gradients that each rank sends in a step, beside the layer's arithmetic.

@@ -12,8 +12,8 @@ namespace hearth::train::scaling_test {
 namespace {
 
 TEST(Link, IsARateInEachDirection) {
-  EXPECT_DOUBLE_EQ(parse_link("25gbit").gbs, 3.125);
-  EXPECT_DOUBLE_EQ(parse_link("800mbit").gbs, 0.1);
+  EXPECT_DOUBLE_EQ(parse_link("25gbit").gbs, 3.125 * 1448 / 1538) << "Ethernet and TCP take the rest";
+  EXPECT_DOUBLE_EQ(parse_link("800mbit").gbs, 0.1 * 1448 / 1538);
   EXPECT_DOUBLE_EQ(parse_link("1.5gbyte").gbs, 1.5);
   EXPECT_DOUBLE_EQ(parse_link("50mbyte").gbs, 0.05);
   for (const char* bad : {"", "gbit", "25", "25gb", "-1gbit", "0gbit", "25gbit/s", "nangbit", "infgbit"})
