@@ -18,7 +18,8 @@ serve   runs "mode" of the case once and prints the milliseconds; an outer scrip
 Started with RANK and WORLD_SIZE (and MASTER_ADDR, MASTER_PORT), `serve` steps as a rank of DistributedDataParallel on
 Gloo; a case is then what one rank has.
 
-Modes that begin with "compile" are torch.compile's. Images of steps are channels_last, except in the mode "eager". Of
+Modes that begin with "compile" are torch.compile's. As a rank, the mode "fsdp" divides a model of text, block by block,
+by PyTorch's fully_shard. Images of steps are channels_last, except in the mode "eager". Of
 attention within windows "sdpa" has the chain's products and softmax in one.
 """
 
@@ -111,6 +112,14 @@ def text_network(case):
     return model
 
 
+def fully_shard(model, device):
+    from torch.distributed.fsdp import fully_shard as shard
+    mesh = torch.distributed.init_device_mesh(device, (torch.distributed.get_world_size(),))
+    for block in model.blocks:
+        shard(block, mesh=mesh)
+    shard(model, mesh=mesh)
+
+
 def step(case, mode, who, device):
     """A function that runs one training step."""
     torch.manual_seed(0)
@@ -124,11 +133,14 @@ def step(case, mode, who, device):
         model = image_network(case, who).to(device, memory_format=layout)
         inputs = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=layout)
         labels = torch.randint(0, 1000, (batch,), device=device)
+    ranks = torch.distributed.is_initialized()
+    if ranks and mode == "fsdp":
+        fully_shard(model, device)
     if case["model"].startswith("resnet"):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    if torch.distributed.is_initialized():
+    if ranks and mode != "fsdp":
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     scaler = torch.amp.GradScaler(device, enabled=case["dtype"] == "f16")
