@@ -55,6 +55,7 @@ class BackwardPass {
       Tensor dy_of_node = take_pending(*state);
       const OriginScope origin({node->name(), node->layer(), true});
       const profiler::Scope scope(node->name());
+      const detail::OpScope op_scope;
       std::optional<Arrived> arrived;
       if (profiler::enabled()) arrived = {dy_of_node.shape(), dy_of_node.byte_size(), dy_of_node.storage()};
       place_gradients(node->inputs);

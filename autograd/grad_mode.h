@@ -47,6 +47,17 @@ class HEARTH_API AutocastScope {
 };
 
 namespace detail {
+/// An op, forward or backward, with those that it calls itself.
+class HEARTH_API OpScope {
+ public:
+  OpScope();
+  ~OpScope();
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+};
+/// Tells the ops of this thread from each other; outside of ops each call is another one.
+HEARTH_API std::uint64_t current_op();
+
 class HEARTH_API RecordingScope {
  public:
   explicit RecordingScope(bool on);

@@ -112,20 +112,27 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
   const bool splits = low_precision && low_precision->shards != nullptr;
   const std::vector<std::size_t> entry_of = add_entries(parameters);
   total_ = end_of(entries_.back(), dtype);
-  std::optional<Shards> shards;
   if (division) {
     blocks_ = blocks_of(division->block_elements);
-    shards = Shards{division->group, block_cuts(division->group->size(), division->block_elements)};
+    shards_ = Shards{division->group, block_cuts(division->group->size(), division->block_elements)};
   } else if (splits) {
-    shards = Shards{low_precision->shards, even_cuts(low_precision->shards->size())};
+    shards_ = Shards{low_precision->shards, even_cuts(low_precision->shards->size())};
   }
-  values_ = Tensor::zeros({total_}, dtype, device);
-  if (low_precision) low_precision_ = Tensor::zeros({total_}, low_precision->dtype, device);
+  const bool divides = division && division->values;
+  values_ = Tensor::zeros({divides ? shards_->size() : total_}, dtype, device);
+  if (low_precision && !divides) low_precision_ = Tensor::zeros({total_}, low_precision->dtype, device);
   {
     const OriginScope origin = OriginScope::of_op("gradients");
-    grads_ = Tensor::zeros({division ? shards->size() : total_}, dtype, device);
+    grads_ = Tensor::zeros({division ? shards_->size() : total_}, dtype, device);
   }
-  if (shards) make_wide(parameters, entry_of, low_precision);
+  if (divides) {
+    const bool instead = low_precision && low_precision->use == LowPrecisionCopy::Use::instead;
+    block_values_ =
+        std::make_unique<BlockValues>(*shards_, values_, instead ? low_precision->dtype : dtype,
+                                      low_precision && !instead ? std::optional(low_precision->dtype) : std::nullopt);
+  }
+  if (shards_) make_wide(parameters, entry_of, low_precision);
+  if (divides) divide_entries(), divide_wide();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Entry& entry = entries_[entry_of[i]];
     if (!entry.value.defined()) bind(entry, parameters[i], low_precision);
@@ -133,8 +140,16 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
     *parameters[i].tensor = entry.value.with_grad_state(entry.value.grad_state());
     ++entry.handles;
   }
-  refresh_low_precision();
-  if (shards) split_values(std::move(*shards));
+  if (divides) return;
+  if (low_precision_.defined()) low_precision_.copy_from(values_);
+  note_rounded();
+  if (shards_) split_values();
+}
+
+std::size_t FlatParameters::block_of(std::size_t entry) const {
+  std::size_t block = 0;
+  while (block + 1 < blocks_.size() && blocks_[block].first + blocks_[block].entries <= entry) ++block;
+  return block;
 }
 
 std::vector<FlatParameters::Block> FlatParameters::blocks_of(std::int64_t block_elements) const {
@@ -193,9 +208,23 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
     return Tensor::view(flat.storage(), handle.shape(), contiguous_strides(handle.shape()), entry.begin, flat.dtype(),
                         flat.device());
   };
-  entry.master = view_of(values_);
-  entry.master.copy_from(handle);
-  auto state = std::make_shared<GradState>(entry.master);
+  const auto number = static_cast<std::size_t>(&entry - entries_.data());
+  const std::size_t block = block_of(number);
+  const auto view_of_block = [&](const Tensor& values) {
+    return Tensor::view(values.storage(), handle.shape(), contiguous_strides(handle.shape()),
+                        entry.begin - blocks_[block].begin, values.dtype(), values.device());
+  };
+  if (block_values_) {
+    const Shards::Range part = split_->of_entries[number].range(0);
+    const Tensor flat = handle.contiguous().as_shape({entry.size});
+    entry.master.copy_from(Tensor::view(flat.storage(), {part.end - part.begin}, {1},
+                                        flat.offset() + (part.begin < part.end ? part.begin : 0), flat.dtype(),
+                                        flat.device()));
+  } else {
+    entry.master = view_of(values_);
+    entry.master.copy_from(handle);
+  }
+  auto state = std::make_shared<GradState>(handle);
   state->flat = lease_;
   if (!divides_grads()) state->grad = view_of(grads_);
   if (handle.grad_state() != nullptr) {
@@ -204,22 +233,25 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   }
   const bool instead = low_precision && low_precision->use == LowPrecisionCopy::Use::instead && !parameter.keep_fp32;
   if (low_precision && !instead && !parameter.keep_fp32) {
-    state->low_precision = view_of(low_precision_);
-    state->low_precision_version = rounded_;
+    state->low_precision = block_values_ ? view_of_block(block_values_->copy(block)) : view_of(low_precision_);
+    state->low_precision_version = block_values_ ? block_values_->copy_version(block) : rounded_;
   }
   if (instead && !split_) state->master = entry.master;
-  Tensor value = instead ? view_of(low_precision_) : entry.master;
-  if (split_ && !instead && !split_->gathered.defined()) {
+  Tensor value;
+  if (split_ && split_->wide_begin[number] >= 0) {
     value = Tensor::view(split_->wide.storage(), handle.shape(), contiguous_strides(handle.shape()),
-                         split_->wide_begin[static_cast<std::size_t>(&entry - entries_.data())], values_.dtype(),
-                         values_.device());
+                         split_->wide_begin[number], values_.dtype(), values_.device());
     value.copy_from(handle);
+  } else if (block_values_) {
+    value = view_of_block(block_values_->block(block));
+  } else {
+    value = instead ? view_of(low_precision_) : entry.master;
   }
   entry.value = value.with_grad_state(std::move(state));
 }
 
 void FlatParameters::refresh_low_precision() {
-  if (shards_ && split_)
+  if (split_)
     gather_split_values();
   else if (low_precision_.defined())
     low_precision_.copy_from(values_);
@@ -269,9 +301,11 @@ void FlatParameters::gather_values() {
 }
 
 void FlatParameters::note_rounded() {
-  if (!low_precision_.defined()) return;
-  *rounded_ = (split_ && split_->gathered.defined() ? split_->gathered : values_).storage()->version();
-  low_precision_version_ = low_precision_.storage()->version();
+  const Tensor gathered = split_ ? split_->gathered : Tensor();
+  if (low_precision_.defined()) *rounded_ = (gathered.defined() ? gathered : values_).storage()->version();
+  // Both only grow.
+  low_precision_version_ = (low_precision_.defined() ? low_precision_.storage()->version() : 0) +
+                           (gathered.defined() ? gathered.storage()->version() : 0);
 }
 
 std::vector<NamedTensor> FlatParameters::masters() {
@@ -314,10 +348,13 @@ void FlatParameters::check_handles() const {
 }
 
 void FlatParameters::check_low_precision() const {
-  HEARTH_CHECK(UsageError, !low_precision_.defined() || low_precision_.storage()->version() == low_precision_version_,
-               "update: weights in ", low_precision_.defined() ? low_precision_.dtype() : DType::bf16,
-               " were written, which the update would overwrite with rounded values(); write into masters() and call "
-               "refresh_low_precision(), and read through data<const T>()");
+  const Tensor gathered = split_ ? split_->gathered : Tensor();
+  const std::uint64_t version = (low_precision_.defined() ? low_precision_.storage()->version() : 0) +
+                                (gathered.defined() ? gathered.storage()->version() : 0);
+  HEARTH_CHECK(UsageError, version == low_precision_version_, "update: weights ",
+               low_precision_.defined() ? join_text("in ", low_precision_.dtype()) : "that ranks update a part of each",
+               " were written, which the update would overwrite with values(); write into masters() and call "
+               "refresh_low_precision(), or load registered state, and read through data<const T>()");
 }
 
 void FlatParameters::begin_update(const void* optimizer) {

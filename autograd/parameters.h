@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/block_values.h"
 #include "core/io/state.h"
 #include "core/other_names.h"
 #include "core/shards.h"
@@ -49,10 +50,12 @@ struct LowPrecisionCopy {
 };
 
 /// Each rank of a group keeps a part of the gradients, and of the f32 (or f64) values that it updates: stage 2 of ZeRO.
-/// Parts are those of blocks: parameters in order, at least so many elements together.
+/// With `values` it keeps no others, and the ranks gather what ops use (BlockValues): stage 3. All ranks run the same
+/// ops with the parameters then. Parts are those of blocks: parameters in order, at least so many elements together.
 struct Division {
   Collective* group = nullptr;  ///< outlives the parameters
   std::int64_t block_elements = 1 << 20;
+  bool values = false;
 };
 
 /// Moves parameters into one flat buffer of values and one of gradients, each parameter starting on a 64-byte boundary
@@ -90,6 +93,8 @@ class HEARTH_API FlatParameters {
   const Tensor& grads() const { return grads_; }
   /// Whether ranks keep a part of the gradients each (Division).
   bool divides_grads() const { return !blocks_.empty(); }
+  /// Whether they gather values while ops use them (Division::values).
+  bool divides_values() const { return block_values_ != nullptr; }
   /// Neighbouring parameters that are divided among the ranks together.
   struct Block {
     std::int64_t begin = 0;  ///< first element within the buffers
@@ -160,7 +165,10 @@ class HEARTH_API FlatParameters {
   std::vector<std::int64_t> cuts_between(const Block& block, int ranks) const;
   void make_wide(const std::vector<NamedTensor>& parameters, const std::vector<std::size_t>& entry_of,
                  const std::optional<LowPrecisionCopy>& low_precision);
-  void split_values(Shards shards);
+  void split_values();
+  void divide_entries();
+  void divide_wide();
+  std::size_t block_of(std::size_t entry) const;
   void gather_split_values();
   void check_handles() const;
   void check_low_precision() const;
@@ -185,6 +193,7 @@ class HEARTH_API FlatParameters {
     Shards of_wide;
   };
   std::unique_ptr<Split> split_;
+  std::unique_ptr<BlockValues> block_values_;
   std::vector<Block> blocks_;
   std::shared_ptr<std::uint64_t> rounded_ =
       std::make_shared<std::uint64_t>(0);  ///< version of values_ in low_precision_

@@ -48,6 +48,11 @@ namespace detail {
 HEARTH_API Tensor cast(const Tensor& tensor, DType dtype);
 HEARTH_API void apply_autocast(const OpInfo& info, std::span<Tensor> inputs);
 HEARTH_API bool any_needs_grad(std::span<const Tensor> inputs);
+/// Fills the storages of an op's inputs that have a keeper.
+inline void bring(std::span<const Tensor> inputs) {
+  for (const Tensor& input : inputs)
+    if (input.defined()) input.storage()->bring();
+}
 /// Shows the call to the thread's OpObserver, if there is one.
 HEARTH_API void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& result);
 HEARTH_API void check_devices(const char* op, std::span<const Tensor> inputs);
@@ -81,8 +86,10 @@ template <class Op, class Forward>
 Tensor record_inputs(Op op, std::span<Tensor> inputs, Forward&& forward) {
   const profiler::Scope scope(Op::info.name);
   const OriginScope origin = OriginScope::of_op(Op::info.name);
+  const OpScope op_scope;
   check_devices(Op::info.name, inputs);
   apply_autocast(Op::info, inputs);
+  bring(inputs);
   const bool wanted = grad_enabled() && any_needs_grad(inputs);
   typename Op::Saved saved;
   Tensor result;

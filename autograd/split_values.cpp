@@ -11,7 +11,7 @@ void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const
   split_ = std::make_unique<Split>();
   split_->wide_begin.assign(entries_.size(), -1);
   if (!low_precision || low_precision->use == LowPrecisionCopy::Use::beside) {
-    split_->gathered = values_;
+    if (!block_values_) split_->gathered = values_;
     return;
   }
   std::int64_t total = 0;
@@ -21,16 +21,20 @@ void FlatParameters::make_wide(const std::vector<NamedTensor>& parameters, const
     begin = total;
     // As long as in the buffers, with the gap behind it.
     const std::size_t next = entry_of[i] + 1;
-    total += (next < entries_.size() ? entries_[next].begin : values_.size()) - entries_[entry_of[i]].begin;
+    total += (next < entries_.size() ? entries_[next].begin : total_) - entries_[entry_of[i]].begin;
   }
   split_->wide = Tensor::zeros({total}, values_.dtype(), values_.device());
 }
 
-void FlatParameters::split_values(Shards shards) {
-  shards_ = std::move(shards);
+void FlatParameters::split_values() {
   const Tensor all = values_;
   values_ = Tensor::empty({shards_->size()}, all.dtype(), all.device());
   shards_->take(all, values_);
+  divide_entries();
+  divide_wide();
+}
+
+void FlatParameters::divide_entries() {
   std::size_t block = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
@@ -41,7 +45,10 @@ void FlatParameters::split_values(Shards shards) {
     entry.master = slice_of(values_, mine.place + entry.begin + part.begin - mine.begin, part.end - part.begin);
     split_->of_entries.push_back(std::move(of_entry));
   }
-  if (split_->gathered.defined()) return;
+}
+
+void FlatParameters::divide_wide() {
+  if (!split_->wide.defined()) return;
   // A cut of the buffers is one of the wide values where they lie in the same order.
   split_->of_wide = Shards{shards_->group, {}};
   for (const std::int64_t cut : shards_->cuts) {
@@ -58,13 +65,13 @@ void FlatParameters::split_values(Shards shards) {
 
 void FlatParameters::gather_split_values() {
   const Tensor& computed = split_->gathered.defined() ? split_->gathered : low_precision_;
-  shards_->put(values_, computed);
+  block_values_ ? block_values_->values_changed() : shards_->put(values_, computed);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (split_->wide_begin[i] < 0 || entries_[i].master.size() == 0) continue;
     slice_of(split_->wide, split_->wide_begin[i] + split_->of_entries[i].range(0).begin, entries_[i].master.size())
         .copy_from(entries_[i].master);
   }
-  shards_->gather(computed);
+  if (!block_values_) shards_->gather(computed);
   if (split_->wide.defined() && split_->wide.size() > 0) split_->of_wide.gather(split_->wide);
   if (split_->gathered.defined() && low_precision_.defined()) low_precision_.copy_from(split_->gathered);
 }

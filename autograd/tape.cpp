@@ -20,6 +20,8 @@ thread_local bool recording_on = false;
 thread_local bool recomputing_on = false;
 thread_local std::optional<DType> low_precision_type;
 thread_local OpObserver* op_observer = nullptr;
+thread_local int ops_under_way = 0;
+thread_local std::uint64_t op_number = 0;
 
 // Slots whose destruction is under way. A chain of nodes is taken apart in a loop, so depth never meets the stack.
 thread_local std::vector<std::shared_ptr<Node>>* doomed = nullptr;
@@ -101,7 +103,7 @@ GradState& leaf_state(const Tensor& leaf, const char* what) {
 Tensor grad_of(const Tensor& leaf) {
   GradState& state = leaf_state(leaf, "grad_of");
   HEARTH_CHECK(UsageError, state.place == nullptr, "grad_of: ", describe(leaf),
-               ": ranks keep a part of its gradient each (zero 2), so that no rank has it whole; read "
+               ": ranks keep a part of its gradient each (zero 2 and 3), so that no rank has it whole; read "
                "FlatParameters::grads(), this rank's part, or use zero 0 or 1");
   if (!state.grad.defined())
     state.grad = Tensor::zeros(leaf.shape(), leaf.dtype(), leaf.device());
@@ -166,6 +168,13 @@ void observe(const OpInfo& info, std::span<const Tensor> inputs, const Tensor& r
   if (profiler::enabled()) profiler::add_bytes(bytes_of(inputs, result));
   if (op_observer != nullptr) op_observer->after(info, inputs, result);
 }
+
+OpScope::OpScope() {
+  if (ops_under_way++ == 0) ++op_number;
+}
+OpScope::~OpScope() { --ops_under_way; }
+
+std::uint64_t current_op() { return ops_under_way > 0 ? op_number : ++op_number; }
 
 RecordingScope::RecordingScope(bool on)
     : previous_recording_(std::exchange(recording_on, on)), previous_grad_(std::exchange(grad_on, false)) {}
@@ -275,6 +284,7 @@ SavedTensor& SavedTensor::operator=(const Tensor& tensor) {
 }
 
 const Tensor& SavedTensor::get() const {
+  if (tensor_.defined()) tensor_.storage()->bring();
   HEARTH_CHECK(UsageError, !tensor_.defined() || tensor_.storage()->version() == version_, current_origin(),
                ": the tensor ", describe(tensor_),
                ", which the gradient needs, was changed in place after the forward pass; write to it after backward(), "

@@ -2,7 +2,9 @@
 // Owned bytes, and the chain of those that are alive. A chain costs a tensor no memory of its own to be reported.
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
+#include "core/error.h"
 #include "core/tensor.h"
 
 namespace hearth {
@@ -28,7 +30,7 @@ struct StorageChain {
     std::vector<StorageRecord> records;
     const std::lock_guard lock(mutex);
     for (const Storage* storage = first; storage != nullptr; storage = storage->next_)
-      if (storage->record_.device == device) records.push_back(storage->record_);
+      if (storage->record_.device == device && !storage->released_) records.push_back(storage->record_);
     return records;
   }
 };
@@ -52,7 +54,24 @@ Storage::Storage(const Shape& shape, DType dtype, Device device)
 
 Storage::~Storage() {
   chain().remove(*this);
-  resource_->deallocate(bytes_, record_.bytes);
+  if (!released_) resource_->deallocate(bytes_, record_.bytes);
+}
+
+void Storage::release() {
+  if (released_.exchange(true)) return;
+  resource_->deallocate(std::exchange(bytes_, nullptr), record_.bytes);
+}
+
+void Storage::refill() {
+  if (!released_) return;
+  bytes_ = static_cast<std::byte*>(resource_->allocate(record_.bytes));
+  released_ = false;
+}
+
+void Storage::throw_released() {
+  throw UsageError(
+      "a tensor has no bytes now: ranks keep a part of these values each (zero 3), and gather them while ops use them; "
+      "read a parameter by clone() or to(), on all ranks together");
 }
 
 std::vector<StorageRecord> largest_storages(Device device, std::size_t count) {

@@ -79,6 +79,7 @@ Tensor gathered(const Tensor& source, DType dtype) {
 void copy_elements(const Tensor& source, const Tensor& to) {
   to.storage()->bump_version();
   if (to.size() == 0) return;
+  source.storage()->bring();
   if (source.device() != to.device()) {
     // Types and layouts are changed on the side where the source is; only dense bytes cross.
     const Tensor dense = gathered(source, to.dtype());

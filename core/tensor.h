@@ -41,6 +41,14 @@ struct StorageRecord {
   Origin origin;  ///< who made it
 };
 
+/// Fills storages whose bytes come and go, as values that ranks gather while ops use them.
+class HEARTH_API StorageKeeper {
+ public:
+  virtual ~StorageKeeper() = default;
+  /// Fills the storage of this number, for the op that begins.
+  virtual void bring(std::size_t number) = 0;
+};
+
 /// Owned bytes. `version` counts in-place writes, so that a gradient can tell that what it saved was changed. All
 /// storages alive are chained, for reports.
 class HEARTH_API Storage {
@@ -51,18 +59,40 @@ class HEARTH_API Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  std::byte* bytes() const { return bytes_; }
+  /// UsageError while they are given back.
+  std::byte* bytes() const {
+    if (released_.load(std::memory_order_relaxed)) throw_released();
+    return bytes_;
+  }
   std::size_t size() const { return record_.bytes; }
   Device device() const { return record_.device; }
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
+  /// From now on bring() asks `keeper`, which outlives that; null: nobody.
+  void keep(StorageKeeper* keeper, std::size_t number) { keeper_ = keeper, number_ = number; }
+  /// Before an op uses the bytes.
+  void bring() const {
+    if (keeper_ != nullptr) keeper_->bring(number_);
+  }
+  // For its keeper.
+  /// Gives the bytes back, until refill() takes others.
+  void release();
+  void refill();
+  /// The bytes are those that they were at this version.
+  void restore_version(std::uint64_t version) { version_.store(version, std::memory_order_relaxed); }
+
  private:
   friend struct StorageChain;
+
+  [[noreturn]] static void throw_released();
 
   MemoryResource* resource_;
   std::byte* bytes_;
   std::atomic<std::uint64_t> version_{0};
+  std::atomic<bool> released_{false};
+  StorageKeeper* keeper_ = nullptr;
+  std::size_t number_ = 0;  ///< for the keeper
   StorageRecord record_;
   Storage* previous_ = nullptr;
   Storage* next_ = nullptr;

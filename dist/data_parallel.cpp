@@ -47,12 +47,17 @@ DataParallel::DataParallel(Collective& group, FlatParameters& parameters, DataPa
   for (const double size : {options_.bucket_mb, options_.first_bucket_mb})
     HEARTH_CHECK(ConfigError, std::isfinite(size) && size > 0, "data parallel: a bucket of ", size,
                  " MiB; sizes are above 0");
-  HEARTH_CHECK(ConfigError, options_.zero >= 0 && options_.zero <= 2, "data parallel: zero ", options_.zero,
-               "; it is 0, or 1 to divide the optimizer's state among the ranks, or 2 to divide gradients too");
-  HEARTH_CHECK(ConfigError, options_.zero != 2 || !options_.wire,
-               "data parallel: zero 2 with a wire type; gradients that are divided travel as they are: leave the wire "
+  HEARTH_CHECK(ConfigError, options_.zero >= 0 && options_.zero <= 3, "data parallel: zero ", options_.zero,
+               "; it is 0, or 1 to divide the optimizer's state among the ranks, 2 to divide gradients too, or 3 to "
+               "divide values too");
+  HEARTH_CHECK(ConfigError, options_.zero < 2 || !options_.wire, "data parallel: zero ", options_.zero,
+               " with a wire type; gradients that are divided travel as they are: leave the wire "
                "out, or use zero 1");
-  HEARTH_CHECK(UsageError, (options_.zero == 2) == parameters_->divides_grads(), "data parallel: zero ", options_.zero,
+  HEARTH_CHECK(UsageError,
+               options_.zero < 2
+                   ? !parameters_->divides_grads()
+                   : parameters_->divides_grads() && (options_.zero == 3) == parameters_->divides_values(),
+               "data parallel: zero ", options_.zero,
                parameters_->divides_grads() ? ", but the parameters have a Division: use zero 2"
                                             : "; make the FlatParameters with a Division among this group");
   HEARTH_CHECK(ConfigError, !options_.compress || (!options_.wire && options_.zero == 0),

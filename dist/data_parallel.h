@@ -24,7 +24,8 @@ struct DataParallelOptions {
   bool overlap = true;         ///< sum a bucket as soon as the backward pass has filled it; else all in reduce()
   /// 1: each rank keeps the optimizer's state, and a moving average, of a part of the weights, updates that part and
   /// gives it to the others (stage 1 of ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054). 2: it keeps the gradients of
-  /// that part only, too; the parameters have a Division. The results are the same.
+  /// that part only, too; the parameters have a Division. 3: it keeps the values of that part only, too, by
+  /// Division::values. The results are the same.
   int zero = 0;
   /// The type in which f32 gradients travel: bf16 or f16 halve the bytes. Sums are formed in f32.
   std::optional<DType> wire{};
@@ -47,7 +48,7 @@ class HEARTH_API DataParallel {
  public:
   /// Gives every rank the values of rank 0, or, where ranks have a part of them each, of the rank that has them.
   /// PeerError, naming the rank and the parameter, where the ranks have different parameters; ConfigError for sizes
-  /// that are not above 0, a `zero` other than 0, 1 and 2, `compress` with `wire` or `zero`, and `wire` with zero 2;
+  /// that are not above 0, a `zero` other than 0 to 3, `compress` with `wire` or `zero`, and `wire` with zero 2 or 3;
   /// UsageError for a `zero` that is not that of the parameters.
   DataParallel(Collective& group, FlatParameters& parameters, DataParallelOptions options = {});
   ~DataParallel();
@@ -55,8 +56,8 @@ class HEARTH_API DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 
   /// Whether backward passes from now on begin to sum what they have filled. Off for all but the last one of an
-  /// update that accumulates several. With zero 2 it changes nothing: each backward pass is followed by reduce(), which
-  /// adds to the sums of the update.
+  /// update that accumulates several. With zero 2 and 3 it changes nothing: each backward pass is followed by reduce(),
+  /// which adds to the sums of the update.
   void overlap_next(bool on);
   /// Forgets what backward passes have begun to sum, after a step that was given up.
   void discard();

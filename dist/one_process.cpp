@@ -15,7 +15,7 @@ void repeat(const Tensor& part, const Tensor& all, int ranks) {
         .copy_from(part);
 }
 
-/// All ranks are taken to do as this one does; of sums it has its own term.
+/// All ranks are taken to do as this one does; of sums it has its own term, and parts that others have are zeros.
 class Alike : public Collective {
  public:
   Alike(int rank, int size) : rank_(rank), size_(size) {}
@@ -32,7 +32,11 @@ class Alike : public Collective {
     return repeat(part, all, size_), Work();
   }
   Work gather_parts(const Tensor& x, const std::vector<std::int64_t>& cuts) override {
-    return check_cuts("gather_parts", x, cuts), Work();
+    check_cuts("gather_parts", x, cuts);
+    for (int rank = 0; rank < size_; ++rank)
+      if (const auto i = static_cast<std::size_t>(rank); rank != rank_)
+        slice_of(x, cuts[i], cuts[i + 1] - cuts[i]).fill_(0);
+    return {};
   }
   Work broadcast(const Tensor&, int) override { return {}; }
   Work all_to_all(const Tensor& x, const Tensor& y) override {

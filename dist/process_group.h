@@ -36,7 +36,8 @@ HEARTH_API std::unique_ptr<Collective> join_processes(const Placement& placement
 HEARTH_API Collective& one_process();
 
 /// A group of which only this rank is there, to plan what it needs: all others are taken to do as it does, sums have
-/// its own term only, and nothing is sent. UsageError for a rank outside of the group.
+/// its own term only, parts that only others have are zeros, and nothing is sent. UsageError for a rank outside of the
+/// group.
 HEARTH_API std::unique_ptr<Collective> imagined_group(int rank, int size);
 
 /// Groups of `size` ranks that are threads of this process: for tests, and for programs that compute in threads. Each

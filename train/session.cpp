@@ -180,7 +180,8 @@ void Session::build() {
   task = made_by(config.task, "task", config.task.make(data));
   const models::InputInfo input = task->input_info();
   if (group_ != nullptr && trains_) require_same_run(*group_, config, loaded_.resolved, device_);
-  require_model_fits(config, input, trains_, memory_budget(device_).bytes());
+  require_model_fits(config, input, trains_, trains_ && group_ != nullptr ? group_->size() : 1,
+                     memory_budget(device_).bytes());
   model = made_by(config.model, "model", config.model.make(input));
   // Initial values are drawn on the host, so they are the same on every device.
   nn::initialize(*model, config.seed);
@@ -195,8 +196,9 @@ void Session::build() {
   Collective* const group = trains_ ? group_ : nullptr;
   parameters = std::make_unique<FlatParameters>(
       model->parameters(), low_precision_copy(config.precision, device_, config.dist.zero == 1 ? group : nullptr),
-      group != nullptr && config.dist.zero > 1 ? std::optional(Division{group, block_elements(config.dist)})
-                                               : std::nullopt);
+      group != nullptr && config.dist.zero > 1
+          ? std::optional(Division{group, block_elements(config.dist), config.dist.zero > 2})
+          : std::nullopt);
   ranks = std::make_unique<Ranks>(config.train.accumulate);
   loss = made_by(config.loss, "loss", config.loss.make());
   task->check(loss);

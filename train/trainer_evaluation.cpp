@@ -54,15 +54,19 @@ void Trainer::report_model() {
   try {
     const BestWeightsScope best(session_, folder_.checkpoints());
     const ShardedAverageScope for_one_rank(session_);
-    if (!folder_.writes()) return;
+    if (!computes_what_is_shown()) return;
     ModelReport options;
     options.weights_step = best.step();
-    write_report(folder_.path(), folder_.file("report.html"), model_sections(session_, options));
+    const auto sections = model_sections(session_, options);
+    if (folder_.writes()) write_report(folder_.path(), folder_.file("report.html"), sections);
   } catch (const Error& error) {
     // The training is done; `hearth report` can try again.
     progress_.line(join_text("warning: the report does not show the model: ", error.what()));
   }
 }
+
+// One rank shows for all; where all gather values while they compute, all compute what it shows.
+bool Trainer::computes_what_is_shown() const { return folder_.writes() || session_.parameters->divides_values(); }
 
 Json Trainer::samples(const data::DatasetPointer& part) {
   Json list = Json::array();
@@ -79,7 +83,7 @@ Json Trainer::samples(const data::DatasetPointer& part) {
 // One rank translates for all, as it draws samples: the others have nothing to choose by it.
 void Trainer::add_text_metrics(Json& record, const data::DatasetPointer& part) {
   const EvalOptions& options = session_.config().eval;
-  if (!folder_.writes() || options.translate == 0 || options.metric == TranslationMetric::none ||
+  if (!computes_what_is_shown() || options.translate == 0 || options.metric == TranslationMetric::none ||
       !session_.task->writes_comparable_text())
     return;
   const EvaluationScope as_in_evaluations(session_);
@@ -115,7 +119,7 @@ Trainer::Evaluation Trainer::evaluate_part(const std::string& split, const data:
   if (has_counted) session_.task->add_metrics(record, session_.loss, meter, part.get());
   if (has_counted && meter.metrics) meter.metrics->report(record);
   add_text_metrics(record, part);
-  if (Json figures = what.samples && folder_.writes() ? samples(part) : Json(); !figures.is_null())
+  if (Json figures = what.samples && computes_what_is_shown() ? samples(part) : Json(); !figures.is_null())
     record.set("figures", std::move(figures));
   profile_.add_evaluation(started);
   add_record(record);

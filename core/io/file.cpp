@@ -239,25 +239,35 @@ std::string read_stream(std::istream& stream, const std::string& source, ReadLim
   return text;
 }
 
-void write_file_synced(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
+void write_file_synced(const fs::path& path, std::uint64_t size, const std::function<void(const ByteSink&)>& give) {
   HEARTH_CHECK(FileError, path.has_filename(), "'", shown(path), "': is no name for a file");
-  std::uint64_t needed = 0;
-  for (const auto& part : parts) needed += part.size();
   auto [sibling, opened] = open_sibling(path);
   Descriptor file(opened);
   int error = 0;
-  for (const auto& part : parts) {
-    error = write_all(file.get(), part);
-    if (error != 0) break;
+  try {
+    give([&](std::span<const std::byte> part) {
+      if (error == 0) error = write_all(file.get(), part);
+    });
+  } catch (...) {
+    ::unlink(sibling.c_str());
+    throw;
   }
   if (error == 0 && retried([&] { return ::fsync(file.get()); }) == -1) error = errno;
   if (const int closed = file.close(); error == 0) error = closed;
   if (error == 0 && ::rename(sibling.c_str(), path.c_str()) == -1) error = errno;
   if (error != 0) {
     ::unlink(sibling.c_str());
-    fail_write(path, error, needed);
+    fail_write(path, error, size);
   }
   sync_directory(directory_of(path));
+}
+
+void write_file_synced(const fs::path& path, std::span<const std::span<const std::byte>> parts) {
+  std::uint64_t size = 0;
+  for (const auto& part : parts) size += part.size();
+  write_file_synced(path, size, [&](const ByteSink& take) {
+    for (const auto& part : parts) take(part);
+  });
 }
 
 void write_file_synced(const fs::path& path, std::span<const std::byte> bytes) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <span>
@@ -19,6 +20,9 @@
 #include "core/error.h"
 
 namespace hearth {
+
+/// Takes bytes that are given part by part.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 /// The bytes of a text, for the functions below.
 inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -48,6 +52,9 @@ HEARTH_API void require_readable_size(const std::string& source, std::uint64_t b
 /// message has the bytes needed and the bytes free on that file system.
 HEARTH_API void write_file_synced(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 HEARTH_API void write_file_synced(const std::filesystem::path& path, std::span<const std::byte> bytes);
+/// The same with `size` bytes in all that `give` passes to its argument, part by part. What it throws ends the writing.
+HEARTH_API void write_file_synced(const std::filesystem::path& path, std::uint64_t size,
+                                  const std::function<void(const ByteSink&)>& give);
 HEARTH_API void write_file_synced(const std::filesystem::path& path, std::string_view text);
 
 /// Makes the entries of a directory durable (names created, renamed and removed in it).

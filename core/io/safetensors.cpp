@@ -117,13 +117,16 @@ std::string quoted(const std::string& text, const std::filesystem::path& path) {
   }
 }
 
-/// Orders by type, widest first, then by name; DuplicateName if two names are equal.
+/// Passes the bytes of a tensor to `take`, part by part.
+void give(const SafetensorsEntry& entry, const ByteSink& take) { entry.parts ? entry.parts(take) : take(entry.bytes); }
+
+std::uint64_t byte_count(const SafetensorsEntry& entry) {
+  return entry.parts ? static_cast<std::uint64_t>(entry.shape.size()) * size_of(entry.dtype) : entry.bytes.size();
+}
+
+/// Orders as comes_first(); DuplicateName if two names are equal.
 void sort_as_reference(std::vector<SafetensorsEntry>& entries, const std::filesystem::path& path) {
-  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    const int rank_a = safetensors::rank_of(a.dtype);
-    const int rank_b = safetensors::rank_of(b.dtype);
-    return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
-  });
+  std::sort(entries.begin(), entries.end(), comes_first);
   std::vector<std::string_view> names;
   for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
@@ -135,7 +138,7 @@ void sort_as_reference(std::vector<SafetensorsEntry>& entries, const std::filesy
 std::string declaration_of(const SafetensorsEntry& entry, std::uint64_t offset, const std::filesystem::path& path) {
   const std::int64_t expected =
       checked_mul(entry.shape.size(), static_cast<std::int64_t>(size_of(entry.dtype)), "safetensors: tensor size");
-  if (entry.bytes.size() != static_cast<std::uint64_t>(expected))
+  if (entry.bytes.size() != static_cast<std::uint64_t>(expected) && !entry.parts)
     fail(path, "InvalidTensorView", "tensor '", entry.name, "' ", entry.dtype, " ", entry.shape, " takes ", expected,
          " bytes but ", entry.bytes.size(), " are given");
   if (entry.name == safetensors::metadata_key)
@@ -145,7 +148,7 @@ std::string declaration_of(const SafetensorsEntry& entry, std::uint64_t offset, 
   out << quoted(entry.name, path) << R"(:{"dtype":")" << safetensors::format_dtype_of(entry.dtype).name
       << R"(","shape":[)";
   for (int axis = 0; axis < entry.shape.rank(); ++axis) out << (axis > 0 ? "," : "") << entry.shape[axis];
-  out << R"(],"data_offsets":[)" << offset << "," << offset + entry.bytes.size() << "]}";
+  out << R"(],"data_offsets":[)" << offset << "," << offset + static_cast<std::uint64_t>(expected) << "]}";
   return out.str();
 }
 
@@ -155,9 +158,22 @@ std::string checksums_prefix() { return std::to_string(safetensors::checksum_blo
 std::string checksums_of(const std::vector<SafetensorsEntry>& entries) {
   std::string text = checksums_prefix();
   for (const SafetensorsEntry& entry : entries) {
-    for (std::size_t block = 0; block < block_count(entry.bytes.size()); ++block) {
-      text += hex_of(crc32c(block_of(entry.bytes, block))) + ",";
-    }
+    std::uint32_t sum = 0;
+    std::size_t filled = 0;
+    const auto close = [&] {
+      text += hex_of(sum) + ",";
+      sum = 0, filled = 0;
+    };
+    give(entry, [&](std::span<const std::byte> part) {
+      while (!part.empty()) {
+        const std::size_t taken = std::min<std::size_t>(part.size(), safetensors::checksum_block - filled);
+        sum = crc32c(part.first(taken), sum);
+        filled += taken;
+        part = part.subspan(taken);
+        if (filled == safetensors::checksum_block) close();
+      }
+    });
+    if (filled > 0) close();
   }
   if (text.back() == ',') text.pop_back();
   return text;
@@ -301,7 +317,7 @@ std::string front_of(const std::vector<SafetensorsEntry>& entries, const Safeten
   std::uint64_t offset = 0;
   for (const SafetensorsEntry& entry : entries) {
     header += declaration_of(entry, offset, path) + ",";
-    offset += entry.bytes.size();
+    offset += byte_count(entry);
   }
   if (header.back() == ',') header.pop_back();
   header += "}";
@@ -316,12 +332,20 @@ std::string front_of(const std::vector<SafetensorsEntry>& entries, const Safeten
 
 void write_parts(const std::filesystem::path& path, const std::string& front,
                  const std::vector<SafetensorsEntry>& entries) {
-  std::vector<std::span<const std::byte>> parts{bytes_of(front)};
-  for (const SafetensorsEntry& entry : entries) parts.push_back(entry.bytes);
-  write_file_synced(path, parts);
+  std::uint64_t size = front.size();
+  for (const SafetensorsEntry& entry : entries) size += byte_count(entry);
+  write_file_synced(path, size, [&](const ByteSink& take) {
+    take(bytes_of(front));
+    for (const SafetensorsEntry& entry : entries) give(entry, take);
+  });
 }
 
 }  // namespace
+
+bool comes_first(const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  const int rank_a = safetensors::rank_of(a.dtype), rank_b = safetensors::rank_of(b.dtype);
+  return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
+}
 
 void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
                        SafetensorsMetadata metadata) {

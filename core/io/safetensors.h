@@ -84,7 +84,12 @@ struct SafetensorsEntry {
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;
+  /// In place of `bytes`, where these are not there at once: passes them to its argument part by part, in order. It is
+  /// called twice, for the checksums and to write.
+  std::function<void(const ByteSink&)> parts{};
 };
+/// Whether a tensor comes before another in a file: by type, widest first, then by name.
+HEARTH_API bool comes_first(const SafetensorsEntry& a, const SafetensorsEntry& b);
 
 /// Replaces `path` as write_file_synced does. The result depends on names, contents and metadata only: as with the
 /// reference writer tensors are ordered by type, widest first, then by name. FileError "<path>: <Kind>: ...":

@@ -10,6 +10,12 @@
 #include "core/io/safetensors.h"
 
 namespace hearth {
+namespace {
+
+// Of a divided state, as many are there as a whole at a time.
+constexpr std::int64_t visited_elements = 1 << 18;
+
+}  // namespace
 
 std::span<std::byte> State::Entry::bytes() const {
   if (tensor == nullptr) return {scalar, size_of(dtype)};
@@ -36,6 +42,28 @@ State::Entry::HostBytes State::Entry::read() const {
   Tensor copy = tensor->to(Device{});
   const std::span<const std::byte> copied{copy.bytes(), copy.byte_size()};
   return {std::move(copy), copied};
+}
+
+void State::Entry::visit(const std::function<void(std::span<const std::byte>)>& take) const {
+  if (shards == nullptr) return take(read().bytes);
+  (void)bytes();  // throws where it is no such part
+  const Tensor own = tensor->to(Device{});
+  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  for (std::size_t block = 0; block < shards->blocks(); ++block) {
+    const std::vector<std::int64_t> cuts = shards->cuts_of(block);
+    const Shards::Range mine = shards->range(block);
+    for (std::int64_t begin = cuts.front(); begin < cuts.back(); begin += visited_elements) {
+      const std::int64_t end = std::min(begin + visited_elements, cuts.back());
+      std::vector<std::int64_t> within;
+      for (const std::int64_t cut : cuts) within.push_back(std::clamp(cut, begin, end) - begin);
+      const Tensor part = Tensor::empty({end - begin}, dtype);
+      const std::int64_t first = std::clamp(mine.begin, begin, end), last = std::clamp(mine.end, begin, end);
+      std::copy_n(own.bytes() + (mine.place + first - mine.begin) * width, (last - first) * width,
+                  part.bytes() + (first - begin) * width);
+      shards->group->gather_parts(part, within).wait();
+      take({part.bytes(), part.byte_size()});
+    }
+  }
 }
 
 void State::Entry::write(std::span<const std::byte> from) const {
@@ -105,9 +133,25 @@ void State::add_shard(const std::string& name, Tensor* part, const Shards& shard
   add_entry(std::move(entry));
 }
 
+std::vector<SafetensorsEntry> State::file_entries() const {
+  std::vector<SafetensorsEntry> list;
+  for (const Entry& entry : entries()) {
+    list.push_back({entry.name, entry.dtype, entry.shape, {}, {}});
+    list.back().parts = [&entry](const ByteSink& take) { entry.visit(take); };
+  }
+  std::sort(list.begin(), list.end(), comes_first);
+  return list;
+}
+
 void State::read_shards() const {
-  for (const Entry& entry : entries())
-    if (entry.shards != nullptr) (void)entry.read();
+  const std::vector<SafetensorsEntry> list = file_entries();
+  std::set<std::string> divided;
+  for (const Entry& entry : entries_)
+    if (entry.shards != nullptr) divided.insert(entry.name);
+  // Once for the checksums, once to write.
+  for (int i = 0; i < 2; ++i)
+    for (const SafetensorsEntry& entry : list)
+      if (divided.contains(entry.name)) entry.parts([](std::span<const std::byte>) {});
 }
 
 void State::add(const std::string& name, std::int64_t* value) { add_scalar(name, DType::i64, value); }
@@ -125,19 +169,13 @@ std::string State::hash() const {
   Sha256 digest;
   for (const Entry& entry : entries()) {
     digest.update(join_text(entry.name, '\0', entry.dtype, entry.shape, '\0'));
-    digest.update(entry.read().bytes);
+    entry.visit([&](std::span<const std::byte> part) { digest.update(part); });
   }
   return digest.hex();
 }
 
 void State::save(const std::string& path, const std::map<std::string, std::string>& metadata) const {
-  std::vector<SafetensorsEntry> list;
-  std::vector<Entry::HostBytes> kept;
-  for (const Entry& entry : entries()) {
-    kept.push_back(entry.read());
-    list.push_back({entry.name, entry.dtype, entry.shape, kept.back().bytes});
-  }
-  write_safetensors(path, std::move(list), metadata);
+  write_safetensors(path, file_entries(), metadata);
 }
 
 void State::load(const std::string& path, const std::vector<std::string>& optional) {

@@ -16,6 +16,8 @@
 
 namespace hearth {
 
+struct SafetensorsEntry;
+
 class HEARTH_API State {
  public:
   struct Entry {
@@ -32,6 +34,9 @@ class HEARTH_API State {
       std::span<const std::byte> bytes;
     };
     HostBytes read() const;
+    /// Passes the bytes of read() to `take`, part by part, so that those of a shard need not be there at once. All
+    /// ranks call it together for a shard.
+    void visit(const std::function<void(std::span<const std::byte>)>& take) const;
     /// Overwrites what is registered with as many bytes; a shard with its part of them.
     void write(std::span<const std::byte> from) const;
 
@@ -64,7 +69,7 @@ class HEARTH_API State {
   /// SHA-256 over names, types, shapes and bytes in the order of registration, in hexadecimal.
   std::string hash() const;
 
-  /// While another rank reads the whole state once (save(), hash()): gives it this rank's shards.
+  /// While another rank calls save(): gives it this rank's shards.
   void read_shards() const;
 
   /// Writes a safetensors file with per-block checksums; numbers become tensors of shape []. FileError if it cannot be
@@ -79,6 +84,8 @@ class HEARTH_API State {
 
  private:
   void add_entry(Entry entry);
+  /// In the order of a file.
+  std::vector<SafetensorsEntry> file_entries() const;
   void load_from(const std::string& path, const std::vector<std::string>& optional, bool may_hold_more);
   void add_scalar(const std::string& name, DType dtype, void* value);
 

@@ -65,7 +65,7 @@ void DividedSums::discard() {
 Tensor DividedSums::place(std::size_t entry) {
   HEARTH_CHECK(UsageError, arrived_[entry] == 0,
                "data parallel: a second backward() before reduce(), which has begun to sum the gradients of the first; "
-               "with zero 2 call reduce() after each");
+               "with zero 2 and 3 call reduce() after each");
   return view_in_buffer(entry);
 }
 

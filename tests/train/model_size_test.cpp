@@ -37,7 +37,7 @@ TEST(ModelSize, RefusesWhatNoMachineHolds) {
     const bool text = std::string(model).find("gpt") != std::string::npos;
     const std::int64_t before = memory_of({}).statistics().allocations;
     const std::string message = test::error_message<OutOfMemory>(
-        [&] { require_model_fits(loaded.config, text ? sequences : images, true, 4 * gigabyte); });
+        [&] { require_model_fits(loaded.config, text ? sequences : images, true, 1, 4 * gigabyte); });
     EXPECT_PRED2(test::contains, message, " parameters, which with gradients") << model;
     EXPECT_PRED2(test::contains, message, "4294967296 are available; make the model smaller") << model;
     EXPECT_EQ(memory_of({}).statistics().allocations, before) << model;
@@ -48,10 +48,11 @@ TEST(ModelSize, CountsWhatARunHoldsOfEachWeight) {
   const test::TempDir folder;
   // 1000 x 3072 and 10 x 1000 weights with their biases.
   const std::int64_t parameters = 1000 * 3072 + 1000 + 10 * 1000 + 10;
-  const auto refused = [&](const char* optimizer, std::int64_t copies, std::int64_t less) {
-    const LoadedConfig loaded = config_of(folder, R"({"type": "mlp", "hidden": [1000]})", optimizer);
+  const auto refused = [&](const char* optimizer, std::int64_t copies, std::int64_t less, int zero = 0, int ranks = 1) {
+    LoadedConfig loaded = config_of(folder, R"({"type": "mlp", "hidden": [1000]})", optimizer);
+    loaded.config.dist.zero = zero;
     try {
-      require_model_fits(loaded.config, images, true, parameters * 4 * copies - less);
+      require_model_fits(loaded.config, images, true, ranks, parameters * 4 * copies / ranks - less);
       return false;
     } catch (const OutOfMemory&) {
       return true;
@@ -63,6 +64,13 @@ TEST(ModelSize, CountsWhatARunHoldsOfEachWeight) {
         std::pair{R"({"type": "adamw", "lr": 0.1})", 4}, std::pair{R"({"type": "lamb", "lr": 0.1})", 4}}) {
     EXPECT_FALSE(refused(optimizer, copies, 0)) << optimizer;
     EXPECT_TRUE(refused(optimizer, copies, 4 * copies)) << optimizer;
+  }
+  // Of values and gradients, and of the moments or of the weights as they were made, in quarters.
+  for (const auto& [zero, quarters] :
+       {std::pair{0, 4 + 4 + 8}, std::pair{1, 4 + 4 + 4}, std::pair{2, 4 + 1 + 4}, std::pair{3, 1 + 1 + 4}}) {
+    const char* const adamw = R"({"type": "adamw", "lr": 0.1})";
+    EXPECT_FALSE(refused(adamw, quarters, -4, zero, 4)) << zero;
+    EXPECT_TRUE(refused(adamw, quarters, 4 * quarters, zero, 4)) << zero;
   }
 }
 

@@ -204,7 +204,11 @@ std::string stop_reason_of(const std::string& set) {
 void require_finite(const State& state, const Session& session) {
   for (const State::Entry& entry : state.entries()) {
     if (entry.tensor == nullptr) continue;
-    const NonFinite found = count_non_finite(entry.dtype, entry.read().bytes);
+    NonFinite found;
+    entry.visit([&](std::span<const std::byte> part) {
+      const NonFinite more = count_non_finite(entry.dtype, part);
+      found.nan += more.nan, found.infinite += more.infinite;
+    });
     HEARTH_CHECK(
         DivergedError, !found.any(), "\"", entry.name, "\" is not finite at step ", session.position.step, " (",
         found.text(),
@@ -313,11 +317,10 @@ void save_session(Session& session, const std::string& checkpoint_folder) {
 }
 
 void read_for_checkpoint(const Session& session) {
-  // Once to check it, once to write it.
-  for (int i = 0; i < 2; ++i) {
-    session.model_state.read_shards();
-    session.training_state.read_shards();
-  }
+  require_finite(session.model_state, session);
+  require_finite(session.training_state, session);
+  session.model_state.read_shards();
+  session.training_state.read_shards();
 }
 
 Restored restore_newest(Session& session, const std::string& run_folder, Allowed allowed) {

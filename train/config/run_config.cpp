@@ -189,7 +189,7 @@ const char* conflict_in(const DistOptions& o) {
   if (o.compress && o.wire != DType::f32)
     return "compress decides what travels, and so does wire; leave wire out, or set compress to null";
   if (o.zero > 1 && o.wire != DType::f32)
-    return "gradients that zero 2 divides travel in f32; leave wire out, or use zero 1";
+    return "gradients that zero 2 and 3 divide travel in f32; leave wire out, or use zero 1";
   return o.compress && o.zero != 0 ? "compress does not go with zero; leave zero out, or set compress to null" : "";
 }
 
@@ -240,9 +240,11 @@ void describe(Fields<DistOptions>& f) {
       "sync_batch_norm", &DistOptions::sync_batch_norm,
       "Batch normalisation takes its statistics of the whole batch, of all ranks, as one process does; each layer "
       "then waits for all ranks. Without it each rank normalises its own rows.");
-  f.integer("zero", &DistOptions::zero, {.min = 0, .max = 2},
+  f.integer("zero", &DistOptions::zero, {.min = 0, .max = 3},
             "1: each rank keeps the optimizer's state and the averaged weights of a part of the weights, and updates "
-            "that part (ZeRO stage 1). 2: it keeps the gradients of that part only, too (stage 2), on the CPU. The "
+            "that part (ZeRO stage 1). 2: it keeps the gradients of that part only, too (stage 2), on the CPU. 3: it "
+            "keeps the weights of "
+            "that part only, too, and ranks gather what ops use (stage 3). The "
             "results are the same.");
   f.number("timeout", &DistOptions::timeout, {.above = 0, .max = 86400},
            "Seconds without a sign of life from a rank after which the run ends.");

@@ -33,24 +33,26 @@ class UntouchedRegions final : public RegionSource {
   std::map<std::byte*, std::size_t> sizes_;
 };
 
-/// How often a run holds its weights: as values and gradients with the moments and the average, and while it is built
-/// as they were made too.
-std::int64_t copies_of_weights(const RunConfig& config, bool trains) {
-  return std::max<std::int64_t>(
-      3, 2 + (trains ? optim::moments_of(config.optimizer) : 0) + (config.train.ema.decay ? 1 : 0));
+/// How often a rank holds its weights, of which dist.zero divides parts: as values and gradients with the moments and
+/// the average, and while it is built as they were made too.
+double copies_of_weights(const RunConfig& config, bool trains, int ranks) {
+  const double part = 1.0 / ranks, values = config.dist.zero > 2 ? part : 1,
+               gradients = config.dist.zero > 1 ? part : 1,
+               kept = (trains ? optim::moments_of(config.optimizer) : 0) + (config.train.ema.decay ? 1 : 0);
+  return values + gradients + std::max(1.0, config.dist.zero > 0 ? part * kept : kept);
 }
 
 class BoundedMemory final : public MemoryResource {
  public:
-  BoundedMemory(MemoryResource& below, std::int64_t most, std::int64_t copies, std::int64_t available)
-      : below_(below), most_(most), copies_(copies), available_(available) {}
+  BoundedMemory(MemoryResource& below, std::int64_t most, double copies, std::int64_t available)
+      : below_(below), most_(most), available_(available), copies_(copies) {}
 
   void* allocate(std::size_t bytes) override {
     const auto wanted = static_cast<double>(in_use_) + static_cast<double>(bytes);
     HEARTH_CHECK(OutOfMemory, wanted <= static_cast<double>(most_), "model: at least ",
                  static_cast<std::int64_t>(wanted / sizeof(float)), " parameters, which with gradients and what the ",
-                 "optimizer keeps take ", static_cast<std::int64_t>(wanted * static_cast<double>(copies_)), " bytes; ",
-                 available_, " are available; make the model smaller");
+                 "optimizer keeps take ", static_cast<std::int64_t>(wanted * copies_), " bytes; ", available_,
+                 " are available; make the model smaller");
     void* const pointer = below_.allocate(bytes);
     in_use_ += static_cast<std::int64_t>(bytes);
     return pointer;
@@ -64,16 +66,17 @@ class BoundedMemory final : public MemoryResource {
 
  private:
   MemoryResource& below_;
-  std::int64_t most_, copies_, available_;
-  std::int64_t in_use_ = 0;
+  std::int64_t most_, available_, in_use_ = 0;
+  double copies_;
 };
 
 }  // namespace
 
-void require_model_fits(const RunConfig& config, const models::InputInfo& input, bool trains, std::int64_t available) {
-  const std::int64_t copies = copies_of_weights(config, trains);
+void require_model_fits(const RunConfig& config, const models::InputInfo& input, bool trains, int ranks,
+                        std::int64_t available) {
+  const double copies = copies_of_weights(config, trains, ranks);
   const auto pool = make_pool_memory(std::make_unique<UntouchedRegions>());
-  BoundedMemory bounded(*pool, available / copies, copies, available);
+  BoundedMemory bounded(*pool, static_cast<std::int64_t>(static_cast<double>(available) / copies), copies, available);
   const DeviceMemoryScope scope(Device{}, bounded);
   const BlankTensorScope blank;
   config.model.make(input);

@@ -9,9 +9,10 @@
 
 namespace hearth::train {
 
-/// OutOfMemory, with the number of parameters, if the weights of a run, their gradients and, where it trains, what the
-/// optimizer keeps of them do not fit `available` bytes. Builds the model once without touching memory for its weights,
-/// and stops where they have become too many.
-void require_model_fits(const RunConfig& config, const models::InputInfo& input, bool trains, std::int64_t available);
+/// OutOfMemory, with the number of parameters, if what a rank of `ranks` keeps of the weights, their gradients and,
+/// where it trains, of the optimizer's state does not fit `available` bytes. Builds the model once without touching
+/// memory for its weights, and stops where they have become too many.
+void require_model_fits(const RunConfig& config, const models::InputInfo& input, bool trains, int ranks,
+                        std::int64_t available);
 
 }  // namespace hearth::train

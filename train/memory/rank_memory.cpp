@@ -20,6 +20,26 @@ std::int64_t wide_elements(const FlatParameters& parameters) {
   return sum;
 }
 
+/// The most bytes that are in use while a session is made anew, after those of the one before it are free.
+class StartWatch final : public MemoryObserver {
+ public:
+  explicit StartWatch(Device device)
+      : device_(device), now_(memory_of(device).statistics().in_use), least_(now_), most_(now_) {}
+  void allocated(Device device, const void*, std::size_t bytes) override {
+    if (device == device_) most_ = std::max(most_, now_ += static_cast<std::int64_t>(bytes));
+  }
+  void freed(Device device, const void*, std::size_t bytes) noexcept override {
+    if (device != device_) return;
+    now_ -= static_cast<std::int64_t>(bytes);
+    if (now_ < least_) least_ = most_ = now_;
+  }
+  std::int64_t peak() const { return most_; }
+
+ private:
+  Device device_;
+  std::int64_t now_, least_, most_;
+};
+
 /// Elements that each rank keeps.
 std::vector<std::int64_t> elements_of_ranks(const Session& session, int ranks) {
   const FlatParameters& parameters = *session.parameters;
@@ -43,7 +63,7 @@ std::vector<RankStates> states_of_ranks(const Session& session, int ranks) {
   for (const std::int64_t elements : elements_of_ranks(session, ranks)) {
     // Beside its part a rank has what the model computes with.
     const std::int64_t computed = is_low && zero > 0 ? wide_elements(parameters)
-                                  : zero > 1         ? total
+                                  : zero == 2        ? total
                                                      : 0,
                        updated = zero > 1 || is_low ? elements : total;
     result.push_back({(updated + computed) * element, (zero > 1 ? elements : total) * element,
@@ -66,11 +86,22 @@ std::vector<MemoryNeed> memory_of_ranks(Session& session, DeviceType target, int
     return bytes_of(a) < bytes_of(b);
   });
   const auto group = dist::imagined_group(static_cast<int>(most - states.begin()), ranks);
-  session.restart(group.get());
-  const std::int64_t cuts = session.ranks->part().cuts;
-  const MemoryNeed largest =
-      StepMemory(session, batches_to_measure(session), target).at((largest_rows(session) + cuts - 1) / cuts);
+  StartWatch start(session.device());
+  MemoryNeed largest;
+  try {
+    {
+      const MemoryObserverScope scope(start);
+      session.restart(group.get());
+    }
+    const std::int64_t cuts = session.ranks->part().cuts;
+    largest = StepMemory(session, batches_to_measure(session), target).at((largest_rows(session) + cuts - 1) / cuts);
+  } catch (...) {
+    session.restart(nullptr);  // it outlives the group
+    throw;
+  }
   session.restart(nullptr);
+  // The whole model is there before a rank keeps a part of it.
+  const std::int64_t at_start = target == session.device().type ? start.peak() : 0;
   std::vector<MemoryNeed> needs;
   for (const RankStates& of : states) {
     MemoryNeed need = largest;
@@ -80,6 +111,8 @@ std::vector<MemoryNeed> memory_of_ranks(Session& session, DeviceType target, int
     need.averages -= most->averages - of.averages;
     need.peak -= bytes_of(*most) - bytes_of(of);
     need.reserved -= bytes_of(*most) - bytes_of(of);
+    need.peak = std::max(need.peak, at_start);
+    need.reserved = std::max(need.reserved, at_start);
     needs.push_back(need);
   }
   return needs;

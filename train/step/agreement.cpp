@@ -34,8 +34,11 @@ dist::NamedValues named_values(const Json& json) {
 /// What tells tensors and numbers from others. Every rank calls it where ranks have a part of them each.
 dist::NamedValues checksums(const State& state) {
   dist::NamedValues values;
-  for (const State::Entry& entry : state.entries())
-    values.emplace_back(entry.name, join_text(entry.dtype, ' ', entry.shape, ", ", checksum_of(entry.read().bytes)));
+  for (const State::Entry& entry : state.entries()) {
+    std::uint32_t sum = 0;
+    entry.visit([&](std::span<const std::byte> part) { sum = crc32c(part, sum); });
+    values.emplace_back(entry.name, join_text(entry.dtype, ' ', entry.shape, ", checksum ", hex_of(sum)));
+  }
   return values;
 }
 
@@ -74,6 +77,7 @@ void require_same_weights(Collective& group, const FlatParameters& parameters, c
                           const std::string& when) {
   dist::NamedValues mine;
   const auto add = [&](const std::string& name, const Tensor& x) {
+    x.storage()->bring();
     const Tensor host = x.to(Device{});
     mine.emplace_back(name, checksum_of({host.bytes(), host.byte_size()}));
   };

@@ -26,6 +26,8 @@ namespace {
 
 // Random operations of one forward pass, at most, so that a million batches fit in a step.
 constexpr std::uint32_t max_random_ops = 1 << 12;
+// Of a batch that counts for nothing.
+constexpr std::int64_t blank_rows = 2;
 
 // What a batch's loss counts for in the mean over a step: a part of its samples or, where some may not count or classes
 // have weights, of the labels' weights, which only the device knows.
@@ -133,6 +135,16 @@ void accumulate_batch(Session& session, const data::Batch& input, const Share& s
            share.labels.defined() ? share.labels : share.of_labels);
 }
 
+// What a rank without rows does where all ranks gather values while they compute: the same, of blank rows that count
+// for nothing.
+void accumulate_blank(Session& session) {
+  const Sums unused(session.device());
+  const data::Batch blank = on_device(session, blank_batch(session, blank_rows, session.device().type));
+  const Tensor loss = session.task->loss(session, blank, {.correct = unused.correct});
+  enter(session, Phase::backward);
+  backward_of(session, loss, {.of_samples = 0});
+}
+
 // Gradients of the mean over all samples that count.
 void accumulate_gradients(Session& session, std::span<const data::Batch> inputs) {
   const AutocastScope autocast(session.autocast());
@@ -154,7 +166,10 @@ void accumulate_gradients(Session& session, std::span<const data::Batch> inputs)
     begun += input.rows();
     enter(session, Phase::forward);
     ranks.begin_piece(number);
-    if (input.size() > 0) accumulate_batch(session, input, held[i]);
+    if (input.size() > 0)
+      accumulate_batch(session, input, held[i]);
+    else if (session.parameters->divides_values())
+      accumulate_blank(session);
     ranks.end_piece(number, input.size() > 0);
   }
   if (!alone) enter(session, Phase::communication);
@@ -371,6 +386,12 @@ Tensor of_all_ranks(Collective& group, const Tensor& one) {
   return all;
 }
 
+/// Of blank rows, which count for nothing.
+void evaluate_blank(Session& session) {
+  const Sums unused(session.device());
+  (void)evaluation_step(session, on_device(session, blank_batch(session, blank_rows, session.device().type)), unused);
+}
+
 }  // namespace
 
 void visit_batches(Session& session, const data::DatasetPointer& part, std::int64_t most,
@@ -399,7 +420,12 @@ Meter evaluate(Session& session, const data::DatasetPointer& part) {
   const Tensor losses = Tensor::zeros({rounds}, DType::f64, session.device()),
                correct = Tensor::zeros({rounds}, DType::i64, session.device()),
                samples = Tensor::zeros({rounds}, DType::i64), weights = Tensor::zeros({rounds}, DType::f64);
-  for (std::int64_t round = 0; round * ranks + rank < batches; ++round) {
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round * ranks + rank >= batches) {
+      // All ranks gather values while they compute.
+      if (session.parameters->divides_values()) evaluate_blank(session);
+      break;
+    }
     const data::Batch batch = on_device(session, loader.next());
     const auto at = static_cast<std::size_t>(round);
     const RandomScope random(evaluation_key(session, round * ranks + rank));

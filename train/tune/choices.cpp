@@ -180,7 +180,7 @@ TuneChoice zero_choice(const Session& session) {
   // Gradients that are divided travel as they are, on the CPU; deterministic mode may ask more of the ranks.
   const bool divides_grads = session.device().is_cpu() && config.dist.wire == DType::f32 && !config.train.deterministic;
   TuneChoice choice{.name = "zero"};
-  for (const std::int64_t zero : {0, 1, 2})
+  for (const std::int64_t zero : {0, 1, 2, 3})
     if (zero != config.dist.zero && (zero < 2 || divides_grads))
       choice.variants.push_back({.text = std::to_string(zero), .overrides = {{"dist.zero", std::to_string(zero)}}});
   return choice;
