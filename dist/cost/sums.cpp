@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -19,19 +20,21 @@ constexpr double long_sum_seconds = 0.06;
 constexpr std::int64_t small_piece = 16 << 10, large_piece = 256 << 10;
 constexpr int timed_sums = 3;
 
-/// Seconds of `f`, after a first time: those of the slowest rank, and the median of a few, as a stall is no cost.
+/// Seconds from the end of `f` on the slowest rank to that of the next one, after a first time. As in a step, ranks
+/// that have finished early begin the next one. The median of a few, as a stall is no cost.
 double slowest_median(Collective& group, const std::function<void()>& f) {
   f();
   group.barrier();
   std::vector<double> mine;
+  const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < timed_sums; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
     f();
     mine.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   const Tensor slowest = Tensor::of<double>({timed_sums}, mine);
   group.all_reduce(slowest, Reduce::max).wait();
   std::vector<double> seconds = slowest.to_doubles();
+  std::adjacent_difference(seconds.begin(), seconds.end(), seconds.begin());
   std::nth_element(seconds.begin(), seconds.begin() + timed_sums / 2, seconds.end());
   return seconds[timed_sums / 2];
 }
