@@ -14,11 +14,13 @@ class Run:
     program: object  # a path, or a function that makes it when it is needed
     config: str
     settings: dict
+    ranks: int = 1
 
     def words(self, command, config, settings):
         program = self.program() if callable(self.program) else self.program
+        launched = ["launch", "-n", str(self.ranks), "--"] if command == "train" and self.ranks > 1 else []
         sets = [word for path, value in settings.items() for word in ("--set", f"{path}={json.dumps(value)}")]
-        return [program, command, config, *sets]
+        return [program, *launched, command, config, *sets]
 
     def resolved(self, config, settings):
         done = subprocess.run(self.words("config", config, settings) + ["--json"], capture_output=True, text=True)
