@@ -35,7 +35,7 @@ def images_config(case):
 def texts_config(case, folder):
     """On random words; with Hearth's five special tokens they are as many as the vocabulary."""
     words = [f"w{i}" for i in range(case["vocabulary"] - 5)]
-    path = os.path.join(folder, "words.txt")
+    path = os.path.join(folder, f"words-{len(os.listdir(folder))}.txt")
     with open(path, "w") as file:
         file.write(" ".join(words + random.Random(1).choices(words, k=16 * case["size"] * case["batch"])))
     return {
