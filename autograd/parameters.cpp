@@ -217,9 +217,7 @@ void FlatParameters::bind(Entry& entry, const NamedTensor& parameter,
   if (block_values_) {
     const Shards::Range part = split_->of_entries[number].range(0);
     const Tensor flat = handle.contiguous().as_shape({entry.size});
-    entry.master.copy_from(Tensor::view(flat.storage(), {part.end - part.begin}, {1},
-                                        flat.offset() + (part.begin < part.end ? part.begin : 0), flat.dtype(),
-                                        flat.device()));
+    entry.master.copy_from(slice_of(flat, part.begin, part.end - part.begin));
   } else {
     entry.master = view_of(values_);
     entry.master.copy_from(handle);

@@ -243,9 +243,8 @@ void describe(Fields<DistOptions>& f) {
   f.integer("zero", &DistOptions::zero, {.min = 0, .max = 3},
             "1: each rank keeps the optimizer's state and the averaged weights of a part of the weights, and updates "
             "that part (ZeRO stage 1). 2: it keeps the gradients of that part only, too (stage 2), on the CPU. 3: it "
-            "keeps the weights of "
-            "that part only, too, and ranks gather what ops use (stage 3). The "
-            "results are the same.");
+            "keeps the weights of that part only, too, and ranks gather what ops use (stage 3). The results are the "
+            "same.");
   f.number("timeout", &DistOptions::timeout, {.above = 0, .max = 86400},
            "Seconds without a sign of life from a rank after which the run ends.");
   f.number("join_timeout", &DistOptions::join_timeout, {.above = 0, .max = 86400},
