@@ -15,7 +15,7 @@ BlockValues::BlockValues(const Shards& shards, Tensor values, DType computed, st
 BlockValues::Unit BlockValues::make_unit(const Shards& shards, std::size_t number, DType computed,
                                          std::optional<DType> beside) {
   Unit unit;
-  unit.own = shards.range(number);
+  unit.part = shards.range(number);
   unit.cuts = shards.cuts_of(number);
   unit.begin = unit.cuts.front();
   const std::int64_t size = unit.cuts.back() - unit.begin;
@@ -43,8 +43,8 @@ BlockValues::~BlockValues() {
 }
 
 std::optional<std::size_t> BlockValues::expected() const {
-  if (const auto found = successors_.find({before_.value_or(*current_), *current_}); found != successors_.end())
-    return found->second;
+  if (const auto known = successors_.find({before_.value_or(*current_), *current_}); known != successors_.end())
+    return known->second;
   const bool falls = before_ && *before_ > *current_;
   if (falls ? *current_ == 0 : *current_ + 1 == units_.size()) return std::nullopt;
   return falls ? *current_ - 1 : *current_ + 1;
@@ -52,10 +52,10 @@ std::optional<std::size_t> BlockValues::expected() const {
 
 void BlockValues::bring(std::size_t number) {
   if (is_converting_) return;
-  Unit& wanted = units_[number];
+  Unit& unit = units_[number];
   const std::uint64_t op = detail::current_op();
-  wanted.used_by = op;
-  if (current_ == number && wanted.state == State::here) return;
+  unit.used_by = op;
+  if (current_ == number && unit.state == State::here) return;
   if (current_ != number) {
     if (current_) successors_[{before_.value_or(*current_), *current_}] = number;
     before_ = current_, current_ = number;
@@ -63,8 +63,8 @@ void BlockValues::bring(std::size_t number) {
   const std::optional<std::size_t> next = expected();
   for (std::size_t i = 0; i < units_.size(); ++i)
     if (i != number && i != next && units_[i].used_by != op) give_back(units_[i]);
-  start(wanted);
-  finish(wanted);
+  start(unit);
+  finish(unit);
   if (next && *next != number) start(units_[*next]);
 }
 
@@ -78,8 +78,8 @@ void BlockValues::start(Unit& unit) {
     unit.generation = generation_;
     unit.version = storage.version() + 1;
   }
-  slice_of(unit.values, unit.own.begin - unit.begin, unit.own.end - unit.own.begin)
-      .copy_from(slice_of(values_, unit.own.place, unit.own.end - unit.own.begin));
+  slice_of(unit.values, unit.part.begin - unit.begin, unit.part.end - unit.part.begin)
+      .copy_from(slice_of(values_, unit.part.place, unit.part.end - unit.part.begin));
   unit.work = group_->gather_parts(unit.values, unit.cuts);
   unit.state = State::under_way;
   // The same values as before, for those who have kept them.

@@ -45,7 +45,7 @@ class HEARTH_API BlockValues final : public StorageKeeper {
   struct Unit {
     Tensor values, copy;
     std::shared_ptr<std::uint64_t> copy_version = std::make_shared<std::uint64_t>(0);
-    Shards::Range own{};
+    Shards::Range part{};              ///< of this rank
     std::vector<std::int64_t> cuts{};  ///< within the block
     std::int64_t begin = 0;            ///< of the block
     State state = State::away;

@@ -147,9 +147,9 @@ FlatParameters::FlatParameters(const std::vector<NamedTensor>& listed, std::opti
 }
 
 std::size_t FlatParameters::block_of(std::size_t entry) const {
-  std::size_t block = 0;
-  while (block + 1 < blocks_.size() && blocks_[block].first + blocks_[block].entries <= entry) ++block;
-  return block;
+  const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), entry,
+                                      [](std::size_t number, const Block& block) { return number < block.first; });
+  return after == blocks_.begin() ? 0 : static_cast<std::size_t>(after - blocks_.begin()) - 1;
 }
 
 std::vector<FlatParameters::Block> FlatParameters::blocks_of(std::int64_t block_elements) const {

@@ -168,6 +168,7 @@ class HEARTH_API FlatParameters {
   void split_values();
   void divide_entries();
   void divide_wide();
+  /// 0 without blocks.
   std::size_t block_of(std::size_t entry) const;
   void gather_split_values();
   void check_handles() const;

@@ -35,10 +35,9 @@ void FlatParameters::split_values() {
 }
 
 void FlatParameters::divide_entries() {
-  std::size_t block = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
-    while (!blocks_.empty() && blocks_[block].first + blocks_[block].entries <= i) ++block;
+    const std::size_t block = block_of(i);
     Shards of_entry{shards_->group, shards_->cuts_of(block)};
     for (std::int64_t& cut : of_entry.cuts) cut = std::clamp(cut - entry.begin, std::int64_t{0}, entry.size);
     const Shards::Range mine = shards_->range(block), part = of_entry.range(0);

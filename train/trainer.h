@@ -103,8 +103,8 @@ class HEARTH_API Trainer {
   };
   /// Adds its record to the metrics.
   Evaluation evaluate_part(const std::string& split, const data::DatasetPointer& part, EvaluationRecord what);
-  /// What the model generates, for the report; null where that is nothing.
   bool computes_what_is_shown() const;
+  /// What the model generates, for the report; null where that is nothing.
   Json samples(const data::DatasetPointer& part);
   /// Adds how what the model writes for some of the split compares with its references.
   void add_text_metrics(Json& record, const data::DatasetPointer& part);

@@ -166,10 +166,10 @@ std::string checksums_of(const std::vector<SafetensorsEntry>& entries) {
     };
     give(entry, [&](std::span<const std::byte> part) {
       while (!part.empty()) {
-        const std::size_t taken = std::min<std::size_t>(part.size(), safetensors::checksum_block - filled);
-        sum = crc32c(part.first(taken), sum);
-        filled += taken;
-        part = part.subspan(taken);
+        const std::size_t count = std::min<std::size_t>(part.size(), safetensors::checksum_block - filled);
+        sum = crc32c(part.first(count), sum);
+        filled += count;
+        part = part.subspan(count);
         if (filled == safetensors::checksum_block) close();
       }
     });

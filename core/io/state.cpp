@@ -47,7 +47,7 @@ State::Entry::HostBytes State::Entry::read() const {
 void State::Entry::visit(const std::function<void(std::span<const std::byte>)>& take) const {
   if (shards == nullptr) return take(read().bytes);
   (void)bytes();  // throws where it is no such part
-  const Tensor own = tensor->to(Device{});
+  const Tensor local = tensor->to(Device{});
   const auto width = static_cast<std::int64_t>(size_of(dtype));
   for (std::size_t block = 0; block < shards->blocks(); ++block) {
     const std::vector<std::int64_t> cuts = shards->cuts_of(block);
@@ -58,7 +58,7 @@ void State::Entry::visit(const std::function<void(std::span<const std::byte>)>& 
       for (const std::int64_t cut : cuts) within.push_back(std::clamp(cut, begin, end) - begin);
       const Tensor part = Tensor::empty({end - begin}, dtype);
       const std::int64_t first = std::clamp(mine.begin, begin, end), last = std::clamp(mine.end, begin, end);
-      std::copy_n(own.bytes() + (mine.place + first - mine.begin) * width, (last - first) * width,
+      std::copy_n(local.bytes() + (mine.place + first - mine.begin) * width, (last - first) * width,
                   part.bytes() + (first - begin) * width);
       shards->group->gather_parts(part, within).wait();
       take({part.bytes(), part.byte_size()});
