@@ -74,10 +74,6 @@ void BlockValues::start(Unit& unit) {
   Storage& storage = *unit.values.storage();
   storage.refill();
   if (unit.copy.defined()) unit.copy.storage()->refill();
-  if (unit.generation != generation_) {
-    unit.generation = generation_;
-    unit.version = storage.version() + 1;
-  }
   slice_of(unit.values, unit.part.begin - unit.begin, unit.part.end - unit.part.begin)
       .copy_from(slice_of(values_, unit.part.place, unit.part.end - unit.part.begin));
   unit.work = group_->gather_parts(unit.values, unit.cuts);
@@ -114,8 +110,10 @@ void BlockValues::give_back(Unit& unit) {
 }
 
 void BlockValues::values_changed() {
-  for (Unit& unit : units_) give_back(unit);
-  ++generation_;
+  for (Unit& unit : units_) {
+    give_back(unit);
+    ++unit.version;
+  }
   // What follows begins anew: a forward pass.
   before_.reset();
   current_.reset();

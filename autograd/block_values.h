@@ -50,9 +50,8 @@ class HEARTH_API BlockValues final : public StorageKeeper {
     std::int64_t begin = 0;            ///< of the block
     State state = State::away;
     Work work{};
-    std::uint64_t used_by = 0;     ///< the op
-    std::uint64_t generation = 0;  ///< of the values that it has
-    std::uint64_t version = 0;     ///< of its storage then
+    std::uint64_t used_by = 0;  ///< the op
+    std::uint64_t version = 0;  ///< of the values, and of its storage while they are there
   };
 
   Unit make_unit(const Shards& shards, std::size_t number, DType computed, std::optional<DType> beside);
@@ -65,7 +64,6 @@ class HEARTH_API BlockValues final : public StorageKeeper {
   Collective* group_;
   Tensor values_;
   std::vector<Unit> units_;
-  std::uint64_t generation_ = 1;
   bool is_converting_ = false;
   std::optional<std::size_t> before_, current_;
   /// The block that came after these two.

@@ -298,12 +298,17 @@ void FlatParameters::gather_values() {
   refresh_low_precision();
 }
 
+std::uint64_t FlatParameters::computed_version() const {
+  std::uint64_t version = 0;  // Both only grow.
+  if (low_precision_.defined()) version += low_precision_.storage()->version();
+  if (split_ && split_->gathered.defined()) version += split_->gathered.storage()->version();
+  return version;
+}
+
 void FlatParameters::note_rounded() {
-  const Tensor gathered = split_ ? split_->gathered : Tensor();
-  if (low_precision_.defined()) *rounded_ = (gathered.defined() ? gathered : values_).storage()->version();
-  // Both only grow.
-  low_precision_version_ = (low_precision_.defined() ? low_precision_.storage()->version() : 0) +
-                           (gathered.defined() ? gathered.storage()->version() : 0);
+  if (low_precision_.defined())
+    *rounded_ = (split_ && split_->gathered.defined() ? split_->gathered : values_).storage()->version();
+  computed_version_ = computed_version();
 }
 
 std::vector<NamedTensor> FlatParameters::masters() {
@@ -346,10 +351,7 @@ void FlatParameters::check_handles() const {
 }
 
 void FlatParameters::check_low_precision() const {
-  const Tensor gathered = split_ ? split_->gathered : Tensor();
-  const std::uint64_t version = (low_precision_.defined() ? low_precision_.storage()->version() : 0) +
-                                (gathered.defined() ? gathered.storage()->version() : 0);
-  HEARTH_CHECK(UsageError, version == low_precision_version_, "update: weights ",
+  HEARTH_CHECK(UsageError, computed_version() == computed_version_, "update: weights ",
                low_precision_.defined() ? join_text("in ", low_precision_.dtype()) : "that ranks update a part of each",
                " were written, which the update would overwrite with values(); write into masters() and call "
                "refresh_low_precision(), or load registered state, and read through data<const T>()");

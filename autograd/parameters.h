@@ -175,6 +175,8 @@ class HEARTH_API FlatParameters {
   void check_low_precision() const;
   /// Takes low_precision() to be the rounded values() from now on.
   void note_rounded();
+  /// Changes where what the model computes with is written, beside values().
+  std::uint64_t computed_version() const;
 
   static std::shared_ptr<const void> make_lease();
 
@@ -198,7 +200,7 @@ class HEARTH_API FlatParameters {
   std::vector<Block> blocks_;
   std::shared_ptr<std::uint64_t> rounded_ =
       std::make_shared<std::uint64_t>(0);  ///< version of values_ in low_precision_
-  std::uint64_t low_precision_version_ = 0;
+  std::uint64_t computed_version_ = 0;     ///< at the last note_rounded()
   const void* updated_by_ = nullptr;
   std::uint64_t updated_from_ = 0;  ///< version of grads_
   std::uint64_t zeroings_ = 0;
