@@ -7,6 +7,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/rotary.h"
 #include "ops/attention/window_attention.h"
+#include "ops/boxes/boxes.h"
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/image/normalize_images.h"
