@@ -3,33 +3,12 @@
 // that sorts as it does. Elements of 64 bits are sorted by their lower half first; the sort is stable.
 #include "core/cuda/elementwise.h"
 #include "core/dtype.h"
+#include "ops/device/ordered.cuh"
 #include "ops/index/order.h"
 #include "ops/index/sort.h"
 
 namespace hearth::kernels {
 namespace {
-
-/// Ascends as the element does; all NaN are the largest number and -0 is 0.
-__device__ __forceinline__ std::uint64_t ordered(float value) {
-  if (value != value) return 0xffffffffu;
-  const auto bits = __float_as_uint(value == 0 ? 0.0f : value);
-  return (bits >> 31) != 0 ? ~bits & 0xffffffffu : bits | 0x80000000u;
-}
-__device__ __forceinline__ std::uint64_t ordered(double value) {
-  if (value != value) return ~std::uint64_t{0};
-  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(value == 0 ? 0.0 : value));
-  return (bits >> 63) != 0 ? ~bits : bits | std::uint64_t{1} << 63;
-}
-__device__ __forceinline__ std::uint64_t ordered(f16 value) { return ordered(cuda::upcast(value)); }
-__device__ __forceinline__ std::uint64_t ordered(bf16 value) { return ordered(cuda::upcast(value)); }
-__device__ __forceinline__ std::uint64_t ordered(std::int64_t value) {
-  return static_cast<std::uint64_t>(value) ^ std::uint64_t{1} << 63;
-}
-__device__ __forceinline__ std::uint64_t ordered(std::int32_t value) {
-  return static_cast<std::uint32_t>(value) ^ 0x80000000u;
-}
-__device__ __forceinline__ std::uint64_t ordered(std::uint8_t value) { return value; }
-__device__ __forceinline__ std::uint64_t ordered(bool value) { return value ? 1 : 0; }
 
 /// keys[i]: row and the 32 bits from `shift` of the element at places[i] (null: at i). One thread a key.
 template <class T>
@@ -37,7 +16,7 @@ __global__ void sort_keys(const T* x, std::int64_t n, std::int64_t cols, const s
                           bool descending, std::int64_t* keys) {
   for (std::int64_t i = cuda::global_thread(); i < n; i += cuda::global_threads()) {
     const std::int64_t at = places == nullptr ? i : places[i];
-    const std::uint64_t value = descending ? ~ordered(x[at]) : ordered(x[at]);
+    const std::uint64_t value = descending ? ~cuda::ordered(x[at]) : cuda::ordered(x[at]);
     keys[i] = at / cols << 32 | static_cast<std::int64_t>(value >> shift & 0xffffffffu);
   }
 }
