@@ -12,6 +12,7 @@
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/image/normalize_images.h"
+#include "ops/index/compact.h"
 #include "ops/index/counted_list.h"
 #include "ops/index/index.h"
 #include "ops/index/one_hot.h"

@@ -10,13 +10,13 @@
 
 namespace hearth::cuda {
 
-enum class FaultKind : std::uint32_t { none, label, index };
+enum class FaultKind : std::uint32_t { none, label, index, capacity };
 
 /// In pinned host memory that the device can write.
 struct FaultSlot {
   std::uint32_t kind = 0;  ///< a FaultKind
-  std::int64_t value = 0;  ///< the index found
-  std::int64_t bound = 0;  ///< it must be in [0, bound)
+  std::int64_t value = 0;  ///< the index found, or how many elements of a list
+  std::int64_t bound = 0;  ///< it must be in [0, bound); of a list, its capacity
 };
 
 /// The slot of the stream's device, as kernels take it.

@@ -204,7 +204,10 @@ void throw_fault(FaultSlot& slot) {
   if (slot.kind == 0) return;
   const FaultSlot noted = slot;
   slot = FaultSlot{};
-  const bool label = static_cast<FaultKind>(noted.kind) == FaultKind::label;
+  const auto kind = static_cast<FaultKind>(noted.kind);
+  HEARTH_CHECK(IndexError, kind != FaultKind::capacity, noted.value, " elements in a list for ", noted.bound,
+               ", found on the device; ask for a larger capacity");
+  const bool label = kind == FaultKind::label;
   throw IndexError(join_text(label ? "cross_entropy: label " : "index ", noted.value, " is outside [0, ", noted.bound,
                              "), found on the device; check the ",
                              label ? "dataset's labels and the number of classes" : "indices"));

@@ -10,6 +10,7 @@
 #include "core/cuda/elementwise.h"
 #include "core/cuda/fault.h"
 #include "core/dtype.h"
+#include "ops/device/words.cuh"
 #include "ops/index/order.h"
 
 namespace hearth::kernels {
@@ -125,20 +126,6 @@ __global__ void sum_segments(Runs<In> in, std::int64_t segments, T* dx, double* 
   }
 }
 
-/// Words that rows of `bytes` bytes are made of: the widest that sizes and addresses allow.
-template <class F>
-void visit_word(std::int64_t bytes, const Tensor& x, const Tensor& y, F&& f) {
-  const auto fits = [&](std::uintptr_t width) {
-    return static_cast<std::uintptr_t>(bytes) % width == 0 &&
-           reinterpret_cast<std::uintptr_t>(x.bytes()) % width == 0 &&
-           reinterpret_cast<std::uintptr_t>(y.bytes()) % width == 0;
-  };
-  if (fits(16)) return f.template operator()<cuda::Pack<std::uint64_t, 2>>();
-  if (fits(4)) return f.template operator()<std::uint32_t>();
-  if (fits(2)) return f.template operator()<std::uint16_t>();
-  f.template operator()<std::uint8_t>();
-}
-
 /// The runs of `in` added up; what is left of those that several segments share, in a shorter list.
 template <class In, class T>
 void sum_runs(cuda::Stream& stream, const Runs<In>& in, const Tensor& dx) {
@@ -194,7 +181,7 @@ void check_indices(cuda::Stream&, const char* op, const Tensor& ids, std::int64_
 void take_rows(cuda::Stream& stream, const Tensor& x, const AroundAxis& in, const Tensor& ids, const Tensor& y) {
   if (y.size() == 0) return;
   const std::int64_t bytes = in.inner * static_cast<std::int64_t>(size_of(x.dtype()));
-  visit_word(bytes, x, y, [&]<class Word>() {
+  cuda::visit_word(bytes, x, y, [&]<class Word>() {
     const std::int64_t words = bytes / static_cast<std::int64_t>(sizeof(Word));
     cuda::launch(stream, "take_rows", cuda::shape_over(in.outer * ids.size() * words).moving(cuda::bytes_of(ids, y, y)),
                  copy_rows<Word>, reinterpret_cast<const Word*>(x.bytes()), in.outer, in.rows, words,

@@ -5,6 +5,7 @@
 
 #include "core/cuda/kernel.h"
 #include "core/dtype.h"
+#include "ops/device/scan.cuh"
 
 namespace hearth::kernels {
 namespace {
@@ -39,35 +40,9 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Sums of a warp's values up to and without each lane's.
-__device__ __forceinline__ std::int64_t warp_sum_before(std::int64_t value) {
-  std::int64_t sum = value;
-  for (int step = 1; step < cuda::warp_size; step *= 2) {
-    const std::int64_t below = __shfl_up_sync(cuda::all_lanes, sum, step);
-    if (cuda::lane_id() >= step) sum += below;
-  }
-  return sum - value;
-}
-
-/// Replaces each of n counts by the sum of those before it. One block; reads and writes each count once.
-__global__ void __launch_bounds__(threads) sum_before(std::int64_t* counts, std::int64_t n) {
-  HEARTH_SHARED(std::int64_t, warp_sums, [warps]);
-  const int t = static_cast<int>(threadIdx.x), warp = t / cuda::warp_size;
-  std::int64_t carry = 0;
-  for (std::int64_t first = 0; first < n; first += threads) {
-    const std::int64_t value = first + t < n ? counts[first + t] : 0;
-    std::int64_t before = warp_sum_before(value);
-    if (cuda::lane_id() == cuda::warp_size - 1) warp_sums[warp] = before + value;
-    __syncthreads();
-    std::int64_t total = 0;
-    for (int w = 0; w < warps; ++w) {
-      if (w == warp) before += total;
-      total += warp_sums[w];
-    }
-    if (first + t < n) counts[first + t] = carry + before;
-    carry += total;
-    __syncthreads();
-  }
+/// One block.
+__global__ void __launch_bounds__(threads) sum_digits(std::int64_t* counts, std::int64_t n) {
+  (void)cuda::sum_before<threads>(counts, n);
 }
 
 /// Puts each element behind those of smaller digit and those of its digit before it. A block a chunk, in rounds of 256
@@ -132,7 +107,7 @@ Order sort_places(cuda::Stream& stream, const Tensor& keys, std::int64_t bound) 
     const std::int64_t* const key = from.keys.data<std::int64_t>();
     cuda::launch(stream, "count digits", each_chunk.moving(cuda::bytes_of(from.keys, counts)), count_digits, key, n,
                  chunks, shift, count);
-    cuda::launch(stream, "sum digits", {1, threads, 0, cuda::bytes_of(counts, counts)}, sum_before, count,
+    cuda::launch(stream, "sum digits", {1, threads, 0, cuda::bytes_of(counts, counts)}, sum_digits, count,
                  digits * chunks);
     cuda::launch(stream, "place digits",
                  each_chunk.moving(cuda::bytes_of(from.keys, from.places, counts, to.keys, to.places)), place_digits,
