@@ -9,6 +9,7 @@
 #include "ops/attention/window_attention.h"
 #include "ops/boxes/boxes.h"
 #include "ops/boxes/nms.h"
+#include "ops/boxes/roi_align.h"
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/image/normalize_images.h"
