@@ -78,6 +78,8 @@ struct OpBench {
 std::vector<OpBench> op_benches(Device device, std::int64_t scale);
 /// The optimizers' part of them.
 std::vector<OpBench> update_benches(Device device);
+/// The operations of detection.
+std::vector<OpBench> box_benches(Device device);
 /// The compression of gradients, on the CPU.
 std::vector<OpBench> compression_benches();
 

@@ -266,6 +266,7 @@ std::vector<OpBench> op_benches(Device device, std::int64_t scale) {
     add_vision(on, dtype);
     add_language(on, dtype);
   }
+  for (OpBench& boxes : box_benches(device)) on.all.push_back(std::move(boxes));
   for (OpBench& update : update_benches(device)) on.all.push_back(std::move(update));
   if (device.is_cpu())
     for (OpBench& compression : compression_benches()) on.all.push_back(std::move(compression));
