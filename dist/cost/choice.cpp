@@ -16,16 +16,25 @@ constexpr double margin = 0.01;
 
 PassTimes agreed_times(Collective& group, const PassTimes& mine) {
   PassTimes times = mine;
-  std::vector<double*> numbers{&times.compute};
-  for (double& arrival : times.arrivals) numbers.push_back(&arrival);
+  std::vector<double*> numbers;
   for (std::vector<double>& stages : times.stages)
     for (double& stage : stages) numbers.push_back(&stage);
   for (double& end : times.ends) numbers.push_back(&end);
+  const auto largest = [&](const std::vector<double>& values) {
+    const Tensor x = Tensor::of<double>({static_cast<std::int64_t>(values.size())}, values);
+    group.all_reduce(x, Reduce::max).wait();
+    return x.to_doubles();
+  };
+  double sum = 0;
+  for (const double* number : numbers) sum += *number;
+  if (sum < largest({sum})[0])
+    for (double* number : numbers) *number = 0;
+  numbers.push_back(&times.compute);
+  for (double& arrival : times.arrivals) numbers.push_back(&arrival);
   std::vector<double> values;
   for (const double* number : numbers) values.push_back(*number);
-  const Tensor x = Tensor::of<double>({static_cast<std::int64_t>(values.size())}, values);
-  group.all_reduce(x, Reduce::max).wait();
-  for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = x.data<const double>()[i];
+  values = largest(values);
+  for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = values[i];
   return times;
 }
 

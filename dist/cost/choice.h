@@ -12,7 +12,8 @@
 
 namespace hearth::dist {
 
-/// The times of the slowest rank in each part; every rank calls it, with as many numbers.
+/// The latest of the ranks' times, and of stages and ends those of the rank that computes longest in all: where ranks
+/// share cores, another rank is late at each bucket. Every rank calls it, with as many numbers.
 HEARTH_API PassTimes agreed_times(Collective& group, const PassTimes& mine);
 
 /// What a run may sum by. The first of each is what it takes unless others are faster.

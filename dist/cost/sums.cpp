@@ -14,8 +14,9 @@ namespace {
 
 // f32 elements of a small sum and of a large one: about those of buckets.
 constexpr std::int64_t few_elements = std::int64_t{1} << 18, many_elements = std::int64_t{1} << 21;
-// After a small sum that takes longer, the large one is not as large.
+// After a small sum that takes longer, the large one has `slow_elements`.
 constexpr double long_sum_seconds = 0.06;
+constexpr std::int64_t slow_elements = 4 * few_elements;
 // Bytes to each other rank.
 constexpr std::int64_t small_piece = 16 << 10, large_piece = 256 << 10;
 constexpr int timed_sums = 3;
@@ -45,14 +46,9 @@ LinearCost cost_of_sums(Collective& group, const Tensor& x, std::optional<DType>
     const Tensor part = slice_of(x, 0, count);
     return slowest_median(group, [&] { group.all_reduce(part, Reduce::sum, wire).wait(); });
   };
-  std::int64_t small = few_elements, large = many_elements;
-  double of_small = time(small);
-  if (of_small > long_sum_seconds) {
-    large = small, small = few_elements / 4;
-    const double of_large = std::exchange(of_small, time(small));
-    return fit(element * static_cast<double>(small), of_small, element * static_cast<double>(large), of_large);
-  }
-  return fit(element * static_cast<double>(small), of_small, element * static_cast<double>(large), time(large));
+  const double of_few = time(few_elements);
+  const std::int64_t many = of_few > long_sum_seconds ? slow_elements : many_elements;
+  return fit(element * static_cast<double>(few_elements), of_few, element * static_cast<double>(many), time(many));
 }
 
 LinearCost cost_of_exchanges(Collective& group) {
