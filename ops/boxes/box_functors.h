@@ -4,6 +4,7 @@
 // and b. P is float or double.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -27,6 +28,15 @@ template <class P>
 HEARTH_ALWAYS_INLINE P larger(P x, P y) {
   return x < y ? y : x;
 }
+/// A function's four numbers in the type of its boxes.
+template <class P>
+struct NumbersAs {
+  P at[4];
+  explicit NumbersAs(const std::array<double, 4>& numbers)
+      : at{static_cast<P>(numbers[0]), static_cast<P>(numbers[1]), static_cast<P>(numbers[2]),
+           static_cast<P>(numbers[3])} {}
+};
+
 /// x / y, and 0 where y is 0.
 template <class P>
 HEARTH_ALWAYS_INLINE P ratio(P x, P y) {

@@ -8,26 +8,17 @@
 namespace hearth::kernels {
 namespace {
 
-template <class P>
-struct DeviceNumbers {
-  P at[4];
-};
-template <class P>
-DeviceNumbers<P> device_numbers(const BoxNumbers& numbers) {
-  DeviceNumbers<P> converted;
-  for (std::size_t i = 0; i < numbers.size(); ++i) converted.at[i] = static_cast<P>(numbers[i]);
-  return converted;
-}
+using box_functors::NumbersAs;
 
 template <class F, class P>
-__global__ void values_of_boxes(const P* a, const P* b, std::int64_t period, DeviceNumbers<P> numbers, std::int64_t n,
+__global__ void values_of_boxes(const P* a, const P* b, std::int64_t period, NumbersAs<P> numbers, std::int64_t n,
                                 P* y) {
   for (std::int64_t i = cuda::global_thread(); i < n; i += cuda::global_threads())
     F::value(a + i * 4, b + i % period * 4, numbers.at, y + i * F::outputs);
 }
 
 template <class F, class P>
-__global__ void slopes_of_boxes(const P* a, const P* b, std::int64_t period, DeviceNumbers<P> numbers, std::int64_t n,
+__global__ void slopes_of_boxes(const P* a, const P* b, std::int64_t period, NumbersAs<P> numbers, std::int64_t n,
                                 const P* dy, P* da, P* db) {
   for (std::int64_t i = cuda::global_thread(); i < n; i += cuda::global_threads()) {
     P of_a[4], of_b[4];
@@ -39,7 +30,7 @@ __global__ void slopes_of_boxes(const P* a, const P* b, std::int64_t period, Dev
 }
 
 template <class F, class P>
-__global__ void overlaps_of_pairs(const P* a, const P* b, DeviceNumbers<P> numbers, std::int64_t n, std::int64_t m,
+__global__ void overlaps_of_pairs(const P* a, const P* b, NumbersAs<P> numbers, std::int64_t n, std::int64_t m,
                                   std::int64_t size, P* y) {
   for (std::int64_t i = cuda::global_thread(); i < size; i += cuda::global_threads()) {
     const std::int64_t row = i / m;
@@ -58,7 +49,7 @@ void map_boxes(cuda::Stream& stream, BoxFunction function, const Tensor& a, cons
   visit_dtype("boxes", a.dtype(), FullFloats{}, [&]<class P>() {
     box_functors::visit(function, [&]<class F>(F) {
       cuda::launch(stream, "boxes", cuda::shape_over(n).moving(cuda::bytes_of(a, b, y)), values_of_boxes<F, P>,
-                   a.data<P>(), other.data<P>(), other.size() / 4, device_numbers<P>(numbers), n, y.data<P>());
+                   a.data<P>(), other.data<P>(), other.size() / 4, NumbersAs<P>(numbers), n, y.data<P>());
     });
   });
 }
@@ -72,8 +63,8 @@ void map_boxes_grad(cuda::Stream& stream, BoxFunction function, const Tensor& a,
     box_functors::visit(function, [&]<class F>(F) {
       if constexpr (F::slope_a)
         cuda::launch(stream, "boxes gradient", cuda::shape_over(n).moving(cuda::bytes_of(a, b, dy, da, db)),
-                     slopes_of_boxes<F, P>, a.data<P>(), other.data<P>(), other.size() / 4, device_numbers<P>(numbers),
-                     n, dy.data<P>(), da.defined() ? da.data<P>() : nullptr, db.defined() ? db.data<P>() : nullptr);
+                     slopes_of_boxes<F, P>, a.data<P>(), other.data<P>(), other.size() / 4, NumbersAs<P>(numbers), n,
+                     dy.data<P>(), da.defined() ? da.data<P>() : nullptr, db.defined() ? db.data<P>() : nullptr);
     });
   });
 }
@@ -83,7 +74,7 @@ void pair_boxes(cuda::Stream& stream, BoxFunction function, const Tensor& a, con
   visit_dtype("boxes", a.dtype(), FullFloats{}, [&]<class P>() {
     box_functors::visit_overlap(function, [&]<class F>(F) {
       cuda::launch(stream, "box_iou", cuda::shape_over(y.size()).moving(cuda::bytes_of(a, b, y)),
-                   overlaps_of_pairs<F, P>, a.data<P>(), b.data<P>(), device_numbers<P>(numbers), y.dim(1), y.dim(2),
+                   overlaps_of_pairs<F, P>, a.data<P>(), b.data<P>(), NumbersAs<P>(numbers), y.dim(1), y.dim(2),
                    y.size(), y.data<P>());
     });
   });

@@ -33,19 +33,13 @@ namespace {
 
 constexpr std::int64_t box_grain = 1 << 12;
 
-template <class P>
-struct BoxNumbersAs {
-  P at[4];
-  explicit BoxNumbersAs(const BoxNumbers& numbers) {
-    std::transform(numbers.begin(), numbers.end(), at, [](double number) { return static_cast<P>(number); });
-  }
-};
+using box_functors::NumbersAs;
 
 /// f(functor, numbers of type P) where the function and the type are known.
 template <class Visit>
 void visit_boxes(BoxFunction function, DType dtype, const BoxNumbers& numbers, Visit&& f) {
   visit_dtype("boxes", dtype, FullFloats{}, [&]<class P>() {
-    const BoxNumbersAs<P> converted(numbers);
+    const NumbersAs<P> converted(numbers);
     box_functors::visit(function, [&]<class F>(F functor) { f(functor, converted); });
   });
 }
@@ -61,7 +55,7 @@ const P* beside(const P* b, std::int64_t i, std::int64_t period) {
 void map_boxes(cpu::Stream&, BoxFunction function, const Tensor& a, const Tensor& b, const BoxNumbers& numbers,
                const Tensor& y) {
   const std::int64_t period = b.defined() ? b.size() / 4 : 1;
-  visit_boxes(function, a.dtype(), numbers, [&]<class F, class P>(F, const BoxNumbersAs<P>& converted) {
+  visit_boxes(function, a.dtype(), numbers, [&]<class F, class P>(F, const NumbersAs<P>& converted) {
     const P *const from = a.data<P>(), *const other = b.defined() ? b.data<P>() : nullptr;
     P* const to = y.data<P>();
     cpu::parallel_for(a.size() / 4, box_grain, [&](std::int64_t begin, std::int64_t end) {
@@ -74,7 +68,7 @@ void map_boxes(cpu::Stream&, BoxFunction function, const Tensor& a, const Tensor
 void map_boxes_grad(cpu::Stream&, BoxFunction function, const Tensor& a, const Tensor& b, const BoxNumbers& numbers,
                     const Tensor& dy, const Tensor& da, const Tensor& db) {
   const std::int64_t period = b.defined() ? b.size() / 4 : 1;
-  visit_boxes(function, a.dtype(), numbers, [&]<class F, class P>(F, const BoxNumbersAs<P>& converted) {
+  visit_boxes(function, a.dtype(), numbers, [&]<class F, class P>(F, const NumbersAs<P>& converted) {
     if constexpr (F::slope_a) {
       const P *const from = a.data<P>(), *const other = b.defined() ? b.data<P>() : nullptr;
       const P* const arriving = dy.data<P>();
@@ -101,7 +95,7 @@ void pair_boxes(cpu::Stream&, BoxFunction function, const Tensor& a, const Tenso
     const P *const left = a.data<P>(), *const right = b.data<P>();
     for (std::int64_t i = 0; i < b.size(); ++i) columns[i / (4 * m) * 4 * m + i % 4 * m + i / 4 % m] = right[i];
     P* const to = y.data<P>();
-    const BoxNumbersAs<P> converted(numbers);
+    const NumbersAs<P> converted(numbers);
     box_functors::visit_overlap(function, [&]<class F>(F functor) {
       cpu::parallel_for(batch * n, std::max<std::int64_t>(1, box_grain / m), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i)

@@ -31,20 +31,20 @@ CountedList suppressed(const char* op, const Tensor& boxes, const Tensor& scores
   const OriginScope origin = OriginScope::of_op(op);
   const DType wide = boxes.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const std::int64_t images = rank == 2 ? scores.dim(0) : 1, n = scores.dim(-1);
-  const CountedList kept{Tensor::empty(scores.shape(), DType::i64, boxes.device()),
+  const CountedList list{Tensor::empty(scores.shape(), DType::i64, boxes.device()),
                          Tensor::empty(rank == 2 ? Shape{images} : Shape{}, DType::i64, boxes.device())};
-  if (n == 0) kept.count.fill_(0);
-  if (scores.size() == 0) return kept;
-  const auto prepared = [&](const Tensor& x, DType dtype, const Shape& shape) {
-    return x.detach().to(dtype).contiguous().as_shape(shape);
+  if (n == 0) list.count.fill_(0);
+  if (scores.size() == 0) return list;
+  const auto prepared = [&](const Tensor& x, DType dtype, const Shape& as) {
+    return x.detach().to(dtype).contiguous().as_shape(as);
   };
-  const Shape list{images, n};
+  const Shape shape{images, n};
   run_on(boxes.device(), [&](auto& stream) {
-    kernels::nms(stream, prepared(boxes, wide, {images, n, 4}), prepared(scores, wide, list),
-                 classes.defined() ? prepared(classes, DType::i64, list) : Tensor(), threshold,
-                 kept.values.as_shape(list), kept.count.as_shape({images}));
+    kernels::nms(stream, prepared(boxes, wide, {images, n, 4}), prepared(scores, wide, shape),
+                 classes.defined() ? prepared(classes, DType::i64, shape) : Tensor(), threshold,
+                 list.values.as_shape(shape), list.count.as_shape({images}));
   });
-  return kept;
+  return list;
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ class SortedBoxes {
   }
 
   /// Marks the boxes behind box i that it suppresses.
-  void suppress(std::int64_t i, T bound, char* gone) {
+  void suppress(std::int64_t i, T bound, char* gone) const {
     const T *const x0 = column(0), *const y0 = column(1), *const x1 = column(2), *const y1 = column(3);
     const T* const area = column(4);
     const T a0 = x0[i], b0 = y0[i], a1 = x1[i], b1 = y1[i], area_i = area[i];
@@ -112,6 +112,7 @@ class SortedBoxes {
 
  private:
   T* column(int k) { return numbers_.data() + k * n_; }
+  const T* column(int k) const { return numbers_.data() + k * n_; }
 
   std::int64_t n_;
   std::vector<std::int64_t> order_, classes_;
@@ -119,27 +120,27 @@ class SortedBoxes {
 };
 
 template <class T>
-std::int64_t nms_of_image(SortedBoxes<T> boxes, std::int64_t n, T bound, std::int64_t* kept) {
+std::int64_t nms_of_image(const SortedBoxes<T>& boxes, std::int64_t n, T bound, std::int64_t* indices) {
   std::vector<char> gone(static_cast<std::size_t>(n), 0);
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     if (gone[static_cast<std::size_t>(i)] != 0) continue;
-    kept[count++] = boxes.place(i);
+    indices[count++] = boxes.place(i);
     boxes.suppress(i, bound, gone.data());
   }
-  std::fill(kept + count, kept + n, std::int64_t{0});
+  std::fill(indices + count, indices + n, std::int64_t{0});
   return count;
 }
 
 }  // namespace
 
 void nms(cpu::Stream&, const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold,
-         const Tensor& kept, const Tensor& counts) {
+         const Tensor& indices, const Tensor& counts) {
   const std::int64_t images = scores.dim(0), n = scores.dim(1);
   visit_dtype("nms", boxes.dtype(), FullFloats{}, [&]<class T>() {
     const T *const box = boxes.data<T>(), *const score = scores.data<T>();
     const std::int64_t* const kind = classes.defined() ? classes.data<std::int64_t>() : nullptr;
-    std::int64_t *const to = kept.data<std::int64_t>(), *const count = counts.data<std::int64_t>();
+    std::int64_t *const to = indices.data<std::int64_t>(), *const count = counts.data<std::int64_t>();
     cpu::parallel_chunks(images, [&](std::int64_t i) {
       const SortedBoxes<T> sorted(box + i * n * 4, score + i * n, kind == nullptr ? nullptr : kind + i * n, n);
       count[i] = nms_of_image(sorted, n, bound_of<T>(threshold), to + i * n);

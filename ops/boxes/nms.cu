@@ -71,7 +71,8 @@ struct NmsInput {
 };
 
 template <class T>
-__global__ void __launch_bounds__(nms_threads) nms_of_images(NmsInput<T> in, std::int64_t* kept, std::int64_t* counts) {
+__global__ void __launch_bounds__(nms_threads)
+    nms_of_images(NmsInput<T> in, std::int64_t* indices, std::int64_t* counts) {
   HEARTH_SHARED(Corners<T>, now, [tile]);
   HEARTH_SHARED(unsigned, chosen, [1]);
   HEARTH_SHARED(std::int64_t, total, [1]);
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(nms_threads) nms_of_images(NmsInput<T> in, std
       unsigned stay = 0;
       for (int k = 0; k < tile; ++k)
         stay |= __ballot_sync(cuda::all_lanes, t == k && candidate && (overlapped & stay) == 0);
-      if ((stay >> t & 1u) != 0) kept[first_box + count + __popc(stay & ((1u << t) - 1u))] = place(first + t);
+      if ((stay >> t & 1u) != 0) indices[first_box + count + __popc(stay & ((1u << t) - 1u))] = place(first + t);
       count += __popc(stay);
       if (t == 0) chosen[0] = stay, total[0] = count;
     }
@@ -124,14 +125,14 @@ __global__ void __launch_bounds__(nms_threads) nms_of_images(NmsInput<T> in, std
     }
     __syncthreads();
   }
-  for (std::int64_t i = total[0] + t; i < in.n; i += nms_threads) kept[first_box + i] = 0;
+  for (std::int64_t i = total[0] + t; i < in.n; i += nms_threads) indices[first_box + i] = 0;
   if (t == 0) counts[image] = total[0];
 }
 
 }  // namespace
 
 void nms(cuda::Stream& stream, const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold,
-         const Tensor& kept, const Tensor& counts) {
+         const Tensor& indices, const Tensor& counts) {
   const std::int64_t images = scores.dim(0), n = scores.dim(1);
   Tensor order, gone;
   int padded = 0;
@@ -152,8 +153,8 @@ void nms(cuda::Stream& stream, const Tensor& boxes, const Tensor& scores, const 
                          bound_of<T>(threshold)};
     const std::size_t bytes = static_cast<std::size_t>(padded) * (sizeof(ScoreKey<T>) + sizeof(int) + 1);
     cuda::launch(stream, "nms",
-                 {cuda::blocks_for(images, 1), nms_threads, bytes, cuda::bytes_of(boxes, scores, classes, kept)},
-                 nms_of_images<T>, in, kept.data<std::int64_t>(), counts.data<std::int64_t>());
+                 {cuda::blocks_for(images, 1), nms_threads, bytes, cuda::bytes_of(boxes, scores, classes, indices)},
+                 nms_of_images<T>, in, indices.data<std::int64_t>(), counts.data<std::int64_t>());
   });
 }
 

@@ -27,12 +27,12 @@ HEARTH_API CountedList batched_nms(const Tensor& boxes, const Tensor& scores, co
 
 namespace kernels {
 
-/// kept i64 [N, n] and counts i64 [N] of boxes [N, n, 4], scores [N, n], both f32 or f64, and classes (i64 [N, n], or
-/// absent). Contiguous, n > 0.
+/// indices i64 [N, n] and counts i64 [N] of boxes [N, n, 4], scores [N, n], both f32 or f64, and classes (i64 [N, n],
+/// or absent). Contiguous, n > 0.
 void nms(cpu::Stream&, const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold,
-         const Tensor& kept, const Tensor& counts);
+         const Tensor& indices, const Tensor& counts);
 void nms(cuda::Stream&, const Tensor& boxes, const Tensor& scores, const Tensor& classes, double threshold,
-         const Tensor& kept, const Tensor& counts);
+         const Tensor& indices, const Tensor& counts);
 
 /// The largest number of T that is no larger than the threshold: x > bound_of<T>(t) exactly where x > t.
 template <class T>

@@ -187,7 +187,7 @@ std::string to_line(const BenchCase& c) {
   out << ")" << std::setprecision(1);
   if (c.flops > 0) out << std::setw(9) << 1e3 * tflops(c) << " GFLOP/s";
   if (c.bytes > 0) out << std::setw(9) << gbs(c) << " GB/s";
-  out << std::setw(8) << percent_of_limit(c) << " % of limit";
+  if (c.flops > 0 || c.bytes > 0) out << std::setw(8) << percent_of_limit(c) << " % of limit";
   if (!c.implementation.empty()) out << "  " << c.implementation;
   if (c.max_error) out << std::scientific << "  error " << *c.max_error << (c.ok ? "" : ", too much");
   return out.str();

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of detection in `hearth bench ops`, at sizes of SSD, YOLOX, FCOS3D and Faster R-CNN. Losses and
 // features are measured with their gradients.
-#include <chrono>
 #include <functional>
 
 #include "autograd/backward.h"
 #include "autograd/grad_state.h"
 #include "core/creation.h"
 #include "core/memory/memory.h"
-#include "core/run_on.h"
 #include "ops/ops.h"
 #include "train/bench/bench.h"
 
@@ -96,15 +94,6 @@ BoxWork roi_work(DType dtype, Device device) {
           }};
 }
 
-double milliseconds_of(const std::function<void()>& run, Device device) {
-  run();
-  wait_for(device);
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 20; ++i) run();
-  wait_for(device);
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() / 20;
-}
-
 }  // namespace
 
 std::vector<OpBench> box_benches(Device device) {
@@ -131,7 +120,7 @@ std::vector<OpBench> box_benches(Device device) {
       result.peak_bytes = static_cast<double>(memory_of(device).statistics().peak);
       if (device.is_cuda() && std::string(tried.name) == "nonzero") {
         const Tensor mask = sparse_grid(device);
-        const double by_host = milliseconds_of([&] { nonzero_by_host(mask); }, device);
+        const double by_host = time_repeated([&] { nonzero_by_host(mask); }, device).median_ms;
         result.implementation = join_text(by_host / result.timing.median_ms, " times as fast as by the host");
       }
       return result;
