@@ -86,6 +86,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/cli/cli.h"
 #include "train/config/run_config.h"
+#include "train/detection/coco_evaluation.h"
 #include "train/hook.h"
 #include "train/predict/answer.h"
 #include "train/predict/outside_inputs.h"
