@@ -2,6 +2,9 @@
 #include "data/batch.h"
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
 
 #include "core/error.h"
 
@@ -46,6 +49,68 @@ void Batch::set(std::string_view name, Tensor tensor, Axis axis) {
     tensors_[static_cast<std::size_t>(found - tensors_.begin())] = {std::string(name), std::move(tensor), axis};
 }
 
+void Batch::set_ragged(std::string_view name, Tensor tensor, std::string_view counts) {
+  const auto counter = named(tensors_, counts);
+  HEARTH_CHECK(UsageError,
+               counter != tensors_.end() && counter->axis == Axis::rows && counter->tensor.rank() == 1 &&
+                   counter->tensor.dtype() == DType::i64,
+               "batch: the entries of \"", name, "\" are counted by \"", counts,
+               "\", which is no tensor i64 [rows] of the batch; set that one first");
+  if (tensor.defined() && tensor.rank() > 0 && counter->tensor.device().is_cpu()) {
+    const Tensor here = counter->tensor.contiguous();
+    const std::span all(here.data<const std::int64_t>(), static_cast<std::size_t>(here.size()));
+    const std::int64_t sum = std::accumulate(all.begin(), all.end(), std::int64_t{0});
+    HEARTH_CHECK(ShapeError, sum == tensor.dim(0), "batch: \"", name, "\" has ", tensor.dim(0), " entries, and \"",
+                 counts, "\" adds up to ", sum);
+  }
+  set(name, std::move(tensor), Axis::ragged);
+  tensors_[static_cast<std::size_t>(named(tensors_, name) - tensors_.begin())].counts = counts;
+}
+
+namespace {
+
+/// The entries [begin, end) of rows of `bytes` bytes, appended.
+void append_entries(const Tensor& from, std::int64_t begin, std::int64_t end, std::byte*& to) {
+  const std::size_t bytes = from.dim(0) == 0 ? 0 : from.byte_size() / static_cast<std::size_t>(from.dim(0));
+  const std::size_t count = static_cast<std::size_t>(end - begin) * bytes;
+  if (count > 0) std::memcpy(to, from.bytes() + static_cast<std::size_t>(begin) * bytes, count);
+  to += count;
+}
+
+/// Where the entries of each row begin, and the end.
+std::vector<std::int64_t> ends_of(const Tensor& counts) {
+  const Tensor here = counts.contiguous();
+  std::vector<std::int64_t> ends{0};
+  for (std::int64_t i = 0; i < here.size(); ++i) ends.push_back(ends.back() + here.data<const std::int64_t>()[i]);
+  return ends;
+}
+
+}  // namespace
+
+Batch Batch::gather(const std::vector<std::int64_t>& rows) const {
+  const std::int64_t there = this->rows();
+  for (const std::int64_t row : rows)
+    HEARTH_CHECK(IndexError, row >= 0 && row < there, "batch: row ", row, " of ", there);
+  Batch part = map([&](const Named& whole) {
+    if (whole.axis == Axis::shared) return whole.tensor;
+    const Tensor from = whole.tensor.contiguous();
+    std::vector<std::int64_t> ends;
+    if (whole.axis == Axis::ragged) ends = ends_of((*this)[whole.counts]);
+    const auto begin = [&](std::int64_t row) { return ends.empty() ? row : ends[static_cast<std::size_t>(row)]; };
+    std::int64_t entries = 0;
+    for (const std::int64_t row : rows) entries += begin(row + 1) - begin(row);
+    const Tensor to = Tensor::empty(from.shape().with(0, entries), from.dtype());
+    std::byte* at = to.bytes();
+    for (const std::int64_t row : rows) append_entries(from, begin(row), begin(row + 1), at);
+    return to;
+  });
+  if (!samples.empty()) {
+    part.samples.clear();
+    for (const std::int64_t row : rows) part.samples.push_back(samples[static_cast<std::size_t>(row)]);
+  }
+  return part;
+}
+
 Batch Batch::to(Device device) const {
   return map([&](const Named& one) { return one.tensor.to(device); });
 }
@@ -72,6 +137,7 @@ void ignore_labels(Batch& batch, std::int64_t number) {
 bool same_but_for_rows(const Batch& a, const Batch& b) {
   return same_names(a, b, [](const Batch::Named& x, const Batch::Named& y) {
     const Shape &s = x.tensor.shape(), &t = y.tensor.shape();
+    if (x.axis != y.axis) return false;
     if (x.axis == Batch::Axis::shared) return s == t;
     return s.rank() == t.rank() && s.with(0, 0) == t.with(0, 0);
   });

@@ -30,16 +30,24 @@ using TensorSample = std::vector<std::pair<std::string, Tensor>>;
 ///   i64 [N] where each sequence has one label; where a row holds several sequences "segments", i32 [N, T, 2]: of each
 ///   position the first one of its sequence and the one behind the last. Each position of the padding is one of its
 ///   own.
+/// - images with boxes: "images" as above, and of all boxes of the batch, image by image, without padding: "boxes", x0,
+///   y0, x1, y1 in pixels of the input, f32 [M, 4]; "classes", i64 [M]; "box_flags", u8 [M]: 1 where a box is a
+///   crowd's, 2 where it is to be ignored, or both. "box_counts", i64 [N], how many of them each image has;
+///   "image_sizes", height and width of the image as its labels mean it, i64 [N, 2]; "image_maps", f64 [N, 4]: sx, sy,
+///   tx, ty, by which (x, y) of the image lies at (sx x + tx, sy y + ty) of the input; sx is below 0 where it is
+///   mirrored.
 /// - translations: "source", ids i32 [N, S], padded; "target", the ids of the translation so far, i32 [N, T], padded;
 ///   "labels", i64 [N, T]: `target` one position later.
 class HEARTH_API Batch {
  public:
-  /// What the first axis of a tensor counts: the rows of the batch, or something else that all rows share.
-  enum class Axis : std::uint8_t { rows, shared };
+  /// What the first axis of a tensor counts: the rows of the batch, something else that all rows share, or entries of
+  /// which each row has some, those of the first row first.
+  enum class Axis : std::uint8_t { rows, shared, ragged };
   struct Named {
     std::string name;
     Tensor tensor;
     Axis axis = Axis::rows;
+    std::string counts{};  ///< of a ragged tensor: the tensor, i64 [rows], that says how many entries each row has
   };
 
   /// The tensor of this name. UsageError, with the names that there are, if there is none.
@@ -49,6 +57,9 @@ class HEARTH_API Batch {
   bool has(std::string_view name) const { return find(name).defined(); }
   /// Replaces the tensor of this name, or appends it.
   void set(std::string_view name, Tensor tensor, Axis axis = Axis::rows);
+  /// The same of a ragged tensor. UsageError unless `counts` names a tensor i64 [rows] of the batch; ShapeError, on the
+  /// host, unless it adds up to the entries.
+  void set_ragged(std::string_view name, Tensor tensor, std::string_view counts);
   const std::vector<Named>& tensors() const { return tensors_; }
   /// A batch with what f makes of each Named, and the same counts.
   template <class F>
@@ -59,6 +70,9 @@ class HEARTH_API Batch {
   }
   /// A batch of the same tensors on a device.
   Batch to(Device device) const;
+  /// A batch of these rows, in this order, which may repeat, with their entries of ragged tensors; its tensors are on
+  /// the host, as this one's. IndexError for a row that there is not. Counts of labels and tokens stay as they are.
+  Batch gather(const std::vector<std::int64_t>& rows) const;
 
   std::int64_t counted = -1;   ///< labels that count in the mean of the losses; -1: as many as rows
   std::int64_t tokens = 0;     ///< ids of sequences that are no padding, source and target together
@@ -82,7 +96,8 @@ class HEARTH_API Batch {
 /// not i64, nothing.
 HEARTH_API void ignore_labels(Batch& batch, std::int64_t number);
 
-/// Whether two batches hold tensors of the same names and dtypes and, but for the number of rows, the same shapes.
+/// Whether two batches hold tensors of the same names and dtypes and, but for the number of rows and entries, the same
+/// shapes.
 HEARTH_API bool same_but_for_rows(const Batch& a, const Batch& b);
 /// Whether two batches hold tensors of the same names, dtypes and shapes.
 HEARTH_API bool same_shapes(const Batch& a, const Batch& b);

@@ -66,6 +66,51 @@ TEST(Batch, IsComparedWithAndWithoutRows) {
   EXPECT_FALSE(same_but_for_rows(three, other));
 }
 
+Batch with_boxes() {
+  Batch batch;
+  batch.set("images", Tensor::of<std::int64_t>({3, 1}, {10, 11, 12}));
+  batch.set("box_counts", Tensor::of<std::int64_t>({3}, {2, 0, 1}));
+  batch.set_ragged("boxes", Tensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}), "box_counts");
+  batch.set("mix", Tensor::zeros({5}), Batch::Axis::shared);
+  batch.samples = {7, 8, 9};
+  return batch;
+}
+
+TEST(Batch, RaggedTensorsAreCounted) {
+  Batch batch = with_boxes();
+  EXPECT_EQ(batch.rows(), 3);
+  EXPECT_EQ(batch.tensors()[2].axis, Batch::Axis::ragged);
+  EXPECT_EQ(batch.tensors()[2].counts, "box_counts");
+  EXPECT_THROW(batch.set_ragged("boxes", Tensor::zeros({3, 2}), "counts"), UsageError);
+  EXPECT_THROW(batch.set_ragged("boxes", Tensor::zeros({3, 2}), "mix"), UsageError);
+  EXPECT_THROW(batch.set_ragged("boxes", Tensor::zeros({3, 2}), "images"), UsageError);
+  EXPECT_EQ(test::error_message<ShapeError>([&] {
+              batch.set_ragged("boxes", Tensor::zeros({4, 2}), "box_counts");
+            }),
+            "batch: \"boxes\" has 4 entries, and \"box_counts\" adds up to 3");
+  Batch other = with_boxes();
+  other.set("box_counts", Tensor::of<std::int64_t>({3}, {1, 0, 0}));
+  other.set_ragged("boxes", Tensor::zeros({1, 2}), "box_counts");
+  EXPECT_TRUE(same_but_for_rows(batch, other));
+  EXPECT_FALSE(same_shapes(batch, other));
+  other.set("boxes", Tensor::zeros({3, 2}));
+  EXPECT_FALSE(same_but_for_rows(batch, other)) << "rows are not entries";
+}
+
+TEST(Batch, GathersRowsWithTheirEntries) {
+  const Batch batch = with_boxes();
+  const Batch picked = batch.gather({2, 0, 1, 2});
+  EXPECT_EQ(picked["images"].to_doubles(), (std::vector<double>{12, 10, 11, 12}));
+  EXPECT_EQ(picked["box_counts"].to_doubles(), (std::vector<double>{1, 2, 0, 1}));
+  EXPECT_EQ(picked["boxes"].to_doubles(), (std::vector<double>{5, 6, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(picked["mix"].shape(), (Shape{5}));
+  EXPECT_EQ(picked.samples, (std::vector<std::int64_t>{9, 7, 8, 9}));
+  EXPECT_EQ(batch.gather({1})["boxes"].shape(), (Shape{0, 2}));
+  EXPECT_EQ(batch.gather({})["boxes"].shape(), (Shape{0, 2}));
+  EXPECT_THROW((void)batch.gather({3}), IndexError);
+  EXPECT_THROW((void)batch.gather({-1}), IndexError);
+}
+
 TEST(Batch, MapsItsTensors) {
   Batch batch = pictures(2);
   batch.counted = 1;

@@ -35,7 +35,7 @@ struct Inputs {
   std::int64_t bytes() const {
     std::int64_t sum = 0;
     for (const data::Batch::Named& one : host.front().tensors())
-      if (one.axis == data::Batch::Axis::rows) sum += bytes_of(one.tensor);
+      if (one.axis != data::Batch::Axis::shared) sum += bytes_of(one.tensor);
     return sum;
   }
   std::vector<data::Batch> host;

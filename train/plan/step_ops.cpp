@@ -103,7 +103,7 @@ StepOps record_step(Session& session, std::int64_t rows, DeviceType target, int 
   StepOps step{.rows = rows, .ops = {}};
   const data::Batch host = sample_batch(session, rows, target);
   for (const data::Batch::Named& tensor : host.tensors())
-    if (tensor.axis == data::Batch::Axis::rows) step.input_bytes += static_cast<double>(tensor.tensor.byte_size());
+    if (tensor.axis != data::Batch::Axis::shared) step.input_bytes += static_cast<double>(tensor.tensor.byte_size());
   const std::vector<data::Batch> inputs{host.to(session.device())};
   StepWorkMeter meter;
   for (int i = 0; i < repeats; ++i) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,12 @@ std::vector<std::int32_t> ids_of(const data::LabelledText& trained, const std::s
 
 /// Rows [first, first + count) of a batch.
 data::Batch rows_of(const data::Batch& batch, std::int64_t first, std::int64_t count) {
+  const auto is_ragged = [](const data::Batch::Named& named) { return named.axis == data::Batch::Axis::ragged; };
+  if (std::any_of(batch.tensors().begin(), batch.tensors().end(), is_ragged)) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+    std::iota(rows.begin(), rows.end(), first);
+    return batch.to(Device{}).gather(rows);
+  }
   data::Batch part = batch.map([&](const data::Batch::Named& named) {
     return named.axis == data::Batch::Axis::rows ? slice(named.tensor, 0, first, first + count) : named.tensor;
   });

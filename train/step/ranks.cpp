@@ -81,7 +81,7 @@ std::int64_t kind_of(const data::Batch& batch) {
   std::string text;
   for (const data::Batch::Named& one : batch.tensors())
     text += join_text(one.name, ' ', one.tensor.dtype(), ' ',
-                      one.axis == data::Batch::Axis::rows ? one.tensor.shape().with(0, 1) : one.tensor.shape(), '\n');
+                      one.axis == data::Batch::Axis::shared ? one.tensor.shape() : one.tensor.shape().with(0, 1), '\n');
   return crc32c(std::as_bytes(std::span(text)));
 }
 

@@ -220,11 +220,13 @@ data::Batch first_samples(const Session& session, DeviceType target) {
   return session.data.train_loader(few, session.config().seed, target).next();
 }
 
-/// Blank tensors of `rows` rows, of the names, shapes and types of a batch.
+/// Blank tensors of `rows` rows, of the names, shapes and types of a batch; rows have no entries of ragged ones.
 data::Batch blank_like(const Session& session, const data::Batch& sample, std::int64_t rows) {
   data::Batch batch = sample.map([&](const data::Batch::Named& one) {
-    const bool shared = one.axis == data::Batch::Axis::shared;
-    const Shape shape = shared ? one.tensor.shape() : session.task->longest(one.tensor.shape().with(0, rows));
+    using Axis = data::Batch::Axis;
+    const Shape shape = one.axis == Axis::shared   ? one.tensor.shape()
+                        : one.axis == Axis::ragged ? one.tensor.shape().with(0, 0)
+                                                   : session.task->longest(one.tensor.shape().with(0, rows));
     return Tensor::zeros(shape, one.tensor.dtype());
   });
   batch.counted = -1;
@@ -252,9 +254,15 @@ data::Batch blank_batch(const Session& session, std::int64_t rows, DeviceType ta
 data::Batch sample_batch(const Session& session, std::int64_t rows, DeviceType target) {
   const data::Batch sample = first_samples(session, target);
   data::Batch batch = blank_like(session, sample, rows);
-  for (const data::Batch::Named& one : batch.tensors()) {
+  std::vector<std::int64_t> repeated;
+  for (std::int64_t row = 0; row < rows; ++row) repeated.push_back(row % sample.rows());
+  const std::vector<data::Batch::Named> blank = batch.tensors();
+  for (const data::Batch::Named& one : blank) {
     const Tensor& from = sample[one.name];
-    if (from.size() > 0 && from.rank() > 0) repeat_rows(one.tensor, from);
+    if (one.axis == data::Batch::Axis::ragged)
+      batch.set_ragged(one.name, sample.gather(repeated)[one.name], one.counts);
+    else if (from.size() > 0 && from.rank() > 0)
+      repeat_rows(one.tensor, from);
   }
   return batch;
 }
