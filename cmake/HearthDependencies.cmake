@@ -36,6 +36,7 @@ hearth_optional(HEARTH_HAS_JPEG JPEG JPEG::JPEG jpeg "JPEG files cannot be read"
 hearth_optional(HEARTH_HAS_PNG PNG PNG::PNG png "PNG files cannot be read")
 hearth_optional(HEARTH_HAS_WEBP WebP WebP::webp webp "WebP files cannot be read")
 hearth_optional(HEARTH_HAS_ZLIB ZLIB ZLIB::ZLIB z "gzip-compressed data sets cannot be read")
+hearth_optional(HEARTH_HAS_EXPAT EXPAT EXPAT::EXPAT expat "labels in XML (Pascal VOC) cannot be read")
 hearth_optional(HEARTH_HAS_SENTENCEPIECE SentencePiece SentencePiece::sentencepiece sentencepiece
   "SentencePiece models cannot be read")
 

@@ -19,5 +19,5 @@ if(HEARTH_SHLIBDEPS)
 endif()
 # For find_package(hearth), which looks for the libraries that a static libhearth was built with.
 string(JOIN ", " CPACK_DEBIAN_PACKAGE_SUGGESTS g++ cmake libutf8proc-dev libdnnl-dev libjpeg-dev libpng-dev libwebp-dev
-  zlib1g-dev libsentencepiece-dev)
+  zlib1g-dev libexpat1-dev libsentencepiece-dev)
 include(CPack)

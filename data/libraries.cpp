@@ -6,6 +6,9 @@
 #include "core/build.h"
 #include "core/error.h"
 
+#if HEARTH_HAS_EXPAT
+#include <expat.h>
+#endif
 #if HEARTH_HAS_JPEG
 #include <jpeglib.h>
 #endif
@@ -58,6 +61,15 @@ std::string version_of_zlib() {
 #endif
 }
 
+std::string version_of_expat() {
+#if HEARTH_HAS_EXPAT
+  const XML_Expat_Version version = XML_ExpatVersionInfo();
+  return join_text("expat ", version.major, '.', version.minor, '.', version.micro);
+#else
+  return "";
+#endif
+}
+
 }  // namespace
 
 std::vector<FileLibrary> file_libraries() {
@@ -65,6 +77,7 @@ std::vector<FileLibrary> file_libraries() {
           {"PNG", version_of_png(), "PNG files cannot be read"},
           {"WebP", version_of_webp(), "WebP files cannot be read"},
           {"zlib", version_of_zlib(), "gzip-compressed datasets cannot be read"},
+          {"expat", version_of_expat(), "labels in XML (Pascal VOC) cannot be read"},
           // It does not tell its version.
           {"SentencePiece", HEARTH_HAS_SENTENCEPIECE ? "libsentencepiece" : "", "SentencePiece models cannot be read"}};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libraries that read images, compressed files and models of pieces, as this build has them.
+// The libraries that read images, compressed files, XML and models of pieces, as this build has them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace hearth::data {
 
 struct FileLibrary {
-  std::string name;     ///< "JPEG", "PNG", "WebP", "zlib" or "SentencePiece"
+  std::string name;     ///< "JPEG", "PNG", "WebP", "zlib", "expat" or "SentencePiece"
   std::string version;  ///< in the library's own words; empty if the build lacks it
   std::string without;  ///< what cannot be done without it
 };
