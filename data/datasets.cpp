@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The datasets of the library: their fields, and what opens them.
+#include "data/boxes/box_data.h"
 #include "data/formats/cifar.h"
 #include "data/formats/digits.h"
 #include "data/formats/idx.h"
@@ -137,6 +138,9 @@ void add_own(Datasets& registry) {
                                       [](const WebdatasetData& o) { return webdataset(o); });
   add_to<TfRecordData, ImageSplits>(registry, "tfrecord", "Labelled images in TFRecord files.",
                                     [](const TfRecordData& o) { return tfrecord(o); });
+  registry.add<CocoData>("coco", "Images with boxes, labelled in JSON as COCO is.", open_coco);
+  registry.add<YoloData>("yolo", "Images with boxes, labelled in text files that a data.yaml describes.", open_yolo);
+  registry.add<VocData>("voc", "Images with boxes, labelled in XML as Pascal VOC is.", open_voc);
   add_to<SyntheticData, ImageSplits>(registry, "synthetic",
                                      "Noisy patterns made from numbers, for benchmarks and tests.",
                                      [](const SyntheticData& o) { return synthetic(o); });

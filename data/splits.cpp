@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/io/utf8.h"
+#include "data/boxes/box_dataset.h"
 #include "data/images/channel_statistics.h"
 #include "data/images/hold_out.h"
 #include "data/loading/batch_maker.h"
@@ -109,13 +110,21 @@ DataSplits split_and_transform(OpenedData opened) {
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
   require_names_for_json(*splits.train);
   const ImageDataset* const images = splits.train->images();
-  if (images == nullptr) {
+  const BoxDataset* const boxes = splits.train->boxes();
+  if (images == nullptr && boxes == nullptr) {
     const bool is_split = splits.valid != nullptr || splits.train->tokens() != nullptr;
     HEARTH_CHECK(ConfigError, is_split || opened.options.valid_fraction == 0,
                  "/data/valid_fraction: only labelled images are split here; let the dataset give a valid split");
     return {splits.train, splits.valid, splits.test, no_transforms(), no_transforms(), opened.options};
   }
-  if (!splits.valid && opened.options.valid_fraction > 0) {
+  const ImageShape shape = images != nullptr ? images->image_shape() : boxes->image_shape();
+  if (boxes != nullptr && !splits.valid && opened.options.valid_fraction > 0) {
+    const HeldOutSamples parts =
+        hold_out_by_name(*boxes, opened.options.valid_fraction, opened.options.split_seed, "valid");
+    splits.valid = boxes->subset(parts.held_out);
+    splits.train = boxes->subset(parts.rest);
+  }
+  if (images != nullptr && !splits.valid && opened.options.valid_fraction > 0) {
     HeldOut parts = hold_out(std::static_pointer_cast<const ImageDataset>(splits.train), opened.options.valid_fraction,
                              opened.options.split_seed, "valid");
     splits.train = parts.rest;
@@ -125,7 +134,7 @@ DataSplits split_and_transform(OpenedData opened) {
   ChannelStatistics& normalize = image_options.normalize;
   if (normalize.mean.empty() || normalize.std.empty()) {
     ChannelStatistics usual = splits.statistics;
-    if (usual.mean.empty())
+    if (usual.mean.empty() && images != nullptr)
       usual = channel_statistics(*splits.train->images(), 10'000, opened.options.bad_samples.policy);
     // A channel that never changes is left at its scale.
     for (double& deviation : usual.std) deviation = deviation > 0 ? deviation : 1.0;
@@ -133,7 +142,6 @@ DataSplits split_and_transform(OpenedData opened) {
     if (normalize.std.empty()) normalize.std = usual.std;
   }
   const TransformOptions options = transform_options(image_options);
-  const ImageShape shape = images->image_shape();
   return {
       splits.train,   splits.valid, splits.test, Transforms(shape, options, true), Transforms(shape, options, false),
       opened.options, image_options};

@@ -80,11 +80,6 @@ void ImageSubset::identify(std::int64_t index, Sha256& digest) const {
 
 namespace {
 
-struct Sides {
-  std::vector<std::int64_t> rest;
-  std::vector<std::int64_t> held;
-};
-
 /// Uniform in [0, 1): 53 bits of SHA-256 of "SPLIT:SEED:NAME".
 double draw_of(std::string_view split, std::uint64_t seed, const std::string& name) {
   Sha256 digest;
@@ -95,36 +90,44 @@ double draw_of(std::string_view split, std::uint64_t seed, const std::string& na
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Sides sides_by_name(const ImageDataset& whole, double fraction, std::uint64_t seed, std::string_view split) {
+HeldOutSamples sides_by_name(const Dataset& whole, double fraction, std::uint64_t seed, std::string_view split) {
   std::vector<double> draws;
   for (std::int64_t i = 0; i < whole.size(); ++i) draws.push_back(draw_of(split, seed, whole.sample_name(i)));
   const auto [least, greatest] = std::minmax_element(draws.begin(), draws.end());
   // Between the least and the greatest draw, so that there is one on either side.
   const double bound = std::min(std::max(fraction, std::nextafter(*least, 2.0)), *greatest);
-  Sides sides;
+  HeldOutSamples sides;
   for (std::int64_t i = 0; i < whole.size(); ++i)
-    (draws[static_cast<std::size_t>(i)] < bound ? sides.held : sides.rest).push_back(i);
+    (draws[static_cast<std::size_t>(i)] < bound ? sides.held_out : sides.rest).push_back(i);
   return sides;
 }
 
-Sides sides_by_class(const ImageDataset& whole, double fraction, std::uint64_t seed) {
+HeldOutSamples sides_by_class(const ImageDataset& whole, double fraction, std::uint64_t seed) {
   std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(whole.classes()));
   for (std::int64_t i = 0; i < whole.size(); ++i) by_class[static_cast<std::size_t>(whole.label(i))].push_back(i);
-  Sides sides;
+  HeldOutSamples sides;
   for (std::size_t label = 0; label < by_class.size(); ++label) {
     const auto& members = by_class[label];
     const auto order = shuffled_order(static_cast<std::int64_t>(members.size()), seed, label);
     const auto count = static_cast<std::size_t>(std::llround(fraction * static_cast<double>(members.size())));
     for (std::size_t i = 0; i < members.size(); ++i) {
-      (i < count ? sides.held : sides.rest).push_back(members[static_cast<std::size_t>(order[i])]);
+      (i < count ? sides.held_out : sides.rest).push_back(members[static_cast<std::size_t>(order[i])]);
     }
   }
   std::sort(sides.rest.begin(), sides.rest.end());
-  std::sort(sides.held.begin(), sides.held.end());
+  std::sort(sides.held_out.begin(), sides.held_out.end());
   return sides;
 }
 
 }  // namespace
+
+HeldOutSamples hold_out_by_name(const Dataset& whole, double fraction, std::uint64_t seed, std::string_view split) {
+  HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole.source(), ": a held-out fraction of ", fraction,
+               " is not between 0 and 1");
+  HEARTH_CHECK(DataError, whole.size() > 1, whole.source(), ": holding out ", fraction, " of ", whole.size(),
+               " samples leaves one split empty");
+  return sides_by_name(whole, fraction, seed, split);
+}
 
 HeldOut hold_out(const ImageDatasetPointer& whole, double fraction, std::uint64_t seed, std::string_view split) {
   HEARTH_CHECK(ConfigError, fraction > 0 && fraction < 1, whole->source(), ": a held-out fraction of ", fraction,
@@ -135,11 +138,12 @@ HeldOut hold_out(const ImageDatasetPointer& whole, double fraction, std::uint64_
                  " is ", label, ", outside the ", whole->classes(), " classes");
   }
   const bool has_names = whole->size() > 1 && !whole->sample_name(0).empty();
-  Sides sides = has_names ? sides_by_name(*whole, fraction, seed, split) : sides_by_class(*whole, fraction, seed);
-  HEARTH_CHECK(DataError, !sides.rest.empty() && !sides.held.empty(), whole->source(), ": holding out ", fraction,
+  HeldOutSamples sides =
+      has_names ? sides_by_name(*whole, fraction, seed, split) : sides_by_class(*whole, fraction, seed);
+  HEARTH_CHECK(DataError, !sides.rest.empty() && !sides.held_out.empty(), whole->source(), ": holding out ", fraction,
                " of ", whole->size(), " samples leaves one split empty");
   return {std::make_shared<ImageSubset>(whole, std::move(sides.rest)),
-          std::make_shared<ImageSubset>(whole, std::move(sides.held))};
+          std::make_shared<ImageSubset>(whole, std::move(sides.held_out))};
 }
 
 HeldOut hold_out_count(const ImageDatasetPointer& whole, std::int64_t count, std::uint64_t seed) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "data/images/image_dataset.h"
 
@@ -53,6 +54,15 @@ struct HeldOut {
 /// would be empty or a label lies outside the classes.
 HEARTH_API HeldOut hold_out(const ImageDatasetPointer& whole, double fraction, std::uint64_t seed,
                             std::string_view split = "test");
+
+/// Samples of a set by number, some set aside.
+struct HeldOutSamples {
+  std::vector<std::int64_t> rest;
+  std::vector<std::int64_t> held_out;
+};
+/// As hold_out() of a set whose samples have names, whatever they are.
+HEARTH_API HeldOutSamples hold_out_by_name(const Dataset& whole, double fraction, std::uint64_t seed,
+                                           std::string_view split);
 /// Sets `count` samples aside, chosen by `seed` regardless of class, both parts in shuffled order.
 HEARTH_API HeldOut hold_out_count(const ImageDatasetPointer& whole, std::int64_t count, std::uint64_t seed);
 

@@ -26,7 +26,7 @@ struct Workspace {
   /// Nothing at the first attempt at a batch. One that met a bad sample is followed by another at the same batch, with
   /// another sample in its place: this many of its first rows are as they were then, and need not be read again.
   std::optional<std::int64_t> kept{};
-  std::vector<TensorSample> samples{};  ///< of those rows, where they are no images
+  std::vector<TensorSample> samples{};  ///< of those rows, what the batch does not have yet
   Image decoded{};
   Region region{};
   Image image{};
