@@ -2,8 +2,10 @@
 #include "data/inspection.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
+#include "data/boxes/inspect_boxes.h"
 #include "data/images/contact_sheet.h"
 #include "data/images/inspect.h"
 #include "data/table/table.h"
@@ -22,6 +24,10 @@ PartReport inspect_part(const Dataset& part, bool whole, std::int64_t batch_size
     const Json described = describe_table(*table);
     return {described, to_text(described, 2)};
   }
+  if (const BoxDataset* const boxes = part.boxes()) {
+    BoxInspection report = inspect_boxes(*boxes, whole ? -1 : 256);
+    return {std::move(report.json), std::move(report.text), report.problems};
+  }
   const ImageDataset* const images = part.images();
   HEARTH_CHECK(UsageError, images != nullptr, "data: ", part.source(),
                " holds neither images, nor sequences of tokens, nor a table, which is what this command looks at");
@@ -30,11 +36,13 @@ PartReport inspect_part(const Dataset& part, bool whole, std::int64_t batch_size
 }
 
 std::int64_t write_sheet(const std::string& path, const Dataset& part, std::int64_t most) {
-  HEARTH_CHECK(UsageError, part.images() != nullptr, "data inspect: --sheet is for images, and ", part.source(),
-               " has none");
-  constexpr int side = 96;
+  HEARTH_CHECK(UsageError, part.images() != nullptr || part.boxes() != nullptr,
+               "data inspect: --sheet is for images, and ", part.source(), " has none");
+  // Boxes want more pixels to be seen.
+  constexpr int side = 96, side_with_boxes = 192;
   const std::vector<std::int64_t> samples = spread_samples(part.size(), most);
-  write_png(path, contact_sheet(*part.images(), samples, side));
+  write_png(path, part.boxes() != nullptr ? box_sheet(*part.boxes(), samples, side_with_boxes)
+                                          : contact_sheet(*part.images(), samples, side));
   return static_cast<std::int64_t>(samples.size());
 }
 

@@ -37,6 +37,11 @@ std::vector<std::int64_t> spread_samples(std::int64_t size, std::int64_t most) {
 }
 
 Image contact_sheet(const ImageDataset& images, const std::vector<std::int64_t>& samples, int side) {
+  return contact_sheet(samples, side, [&](std::int64_t sample, Image& image) { images.read(sample, image); });
+}
+
+Image contact_sheet(const std::vector<std::int64_t>& samples, int side,
+                    const std::function<void(std::int64_t sample, Image& image)>& read) {
   HEARTH_CHECK(UsageError, !samples.empty() && side >= 1, "contact sheet: ", samples.size(), " samples of ", side,
                " pixels");
   const auto count = static_cast<std::int64_t>(samples.size());
@@ -52,7 +57,7 @@ Image contact_sheet(const ImageDataset& images, const std::vector<std::int64_t>&
     const int top = static_cast<int>(gap + i / columns * pitch), left = static_cast<int>(gap + i % columns * pitch);
     Image image;
     try {
-      images.read(samples[static_cast<std::size_t>(i)], image);
+      read(samples[static_cast<std::size_t>(i)], image);
     } catch (const OutOfMemory&) {
       throw;
     } catch (const Error&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/stand_in_data.h"
 
+#include <algorithm>
 #include <cctype>
 #include <fstream>
 #include <stdexcept>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/build.h"
+#include "core/error.h"
 #include "core/io/safetensors.h"
 #include "data/images/codecs/image.h"
 #include "models/nn/nn.h"
@@ -140,6 +142,31 @@ std::string labelled(unsigned index) {
   return labels[index % labels.size()] + "\t" + sentence(index, 4 + index % 9);
 }
 
+/// Rectangles of three classes on grey images, labelled as YOLO's programs do.
+void write_shapes(const fs::path& folder) {
+  for (const std::string part : {"train", "valid"})
+    for (unsigned i = 0; i < 12; ++i) {
+      data::Image image;
+      image.reshape(48 + static_cast<int>(i % 5) * 8, 64, 3);
+      std::fill(image.pixels.begin(), image.pixels.end(), std::uint8_t{120});
+      std::string labels;
+      for (unsigned box = 0; box < i % 4; ++box) {
+        const unsigned label = (i + box) % 3;
+        const int left = static_cast<int>(4 + 18 * box), top = static_cast<int>(4 + i), side = 14;
+        for (int y = top; y < top + side; ++y)
+          for (int x = left; x < left + side; ++x)
+            for (unsigned c = 0; c < 3; ++c) image.row(y)[3 * x + static_cast<int>(c)] = c == label ? 255 : 0;
+        labels += join_text(label, ' ', (left + side / 2) / 64.0, ' ', (top + side / 2.0) / image.height, ' ',
+                            side / 64.0, ' ', static_cast<double>(side) / image.height, '\n');
+      }
+      const std::string name = part + std::to_string(i);
+      fs::create_directories(folder / "images" / part);
+      data::write_png(folder / "images" / part / (name + ".png"), image);
+      if (!labels.empty()) write(folder / "labels" / part / (name + ".txt"), labels);
+    }
+  write(folder / "data.yaml", "train: images/train\nval: images/valid\nnames: [red, green, blue]\n");
+}
+
 void write_minilm(const fs::path& folder) {
   fs::create_directories(folder);
   fs::copy_file(source_dir() + "/tests/golden/text/wordpiece.json", folder / "tokenizer.json",
@@ -174,6 +201,7 @@ void write_stand_in_data(const fs::path& folder) {
   if (HEARTH_HAS_PNG) {
     write_image_folders(folder / "imagenet", {"val"}, 3);
     write_image_folders(folder / "clipart", {"valid", "test"}, 4);
+    write_shapes(folder / "shapes");
   }
   write_novels(folder / "jane_austen");
   std::string web;

@@ -40,18 +40,21 @@ void refuse_bare_file(const std::string& path) {
                                " files are not read; write a CSV, .npy or text file of it"));
   std::error_code absent;
   if (extension != ".json" || !std::filesystem::is_regular_file(path, absent)) return;
+  const std::string reads_coco =
+      join_text("give a configuration that reads it, with \"data\": ",
+                R"({"type": "coco", "train": {"images": FOLDER, "labels": ")", path, R"("}, ...})");
+  constexpr std::uint64_t longest = std::uint64_t{64} << 20;
+  HEARTH_CHECK(UsageError, std::filesystem::file_size(path, absent) <= longest, "data: ", path,
+               " is too long for a configuration; if it is COCO's list of images and annotations, ", reads_coco);
   Json document;
   try {
-    document = read_json(path, {std::uint64_t{1} << 30, "a document"});
+    document = read_json(path, {longest, "a document"});
   } catch (const ConfigError&) {
     return;  // where a configuration is read, its faults are told
   }
-  HEARTH_CHECK(
-      UsageError,
-      !document.is_object() || document.find("images") == nullptr || document.find("annotations") == nullptr,
-      "data: ", path,
-      " is COCO's list of images and annotations, which is not read; for classes of whole images sort them into "
-      "a folder for each class");
+  HEARTH_CHECK(UsageError,
+               !document.is_object() || document.find("images") == nullptr || document.find("annotations") == nullptr,
+               "data: ", path, " is COCO's list of images and annotations; ", reads_coco);
 }
 
 /// What a command looks at: the data of a configuration, or data in a folder by themselves.
@@ -70,12 +73,14 @@ std::string type_of_folder(const std::string& folder) {
     if (name.find(".tfrec") != name.npos) return "tfrecord";
   }
   if (has("train-images-idx3-ubyte") || has("train-images-idx3-ubyte.gz")) return "idx";
+  if (has("Annotations") && has("JPEGImages")) return "voc";
   if (has("data_batch_1.bin")) return "cifar10";
   return has("train.bin") ? "cifar100" : "image_folder";
 }
 
-/// The dataset of one shard, told by its name; null for another file.
+/// The dataset of one file, a shard or a description of YOLO's, told by its name; null for another file.
 const char* type_of_file(const std::string& path) {
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) return "yolo";
   if (path.ends_with(".tar")) return "webdataset";
   return path.find(".tfrec") != path.npos ? "tfrecord" : nullptr;
 }
@@ -89,6 +94,8 @@ Source open_source(const Arguments& arguments, std::int64_t resize) {
   std::vector<std::string> changes = arguments.values("--set");
   if (const auto found = data::find_source(path); found && found->kind == data::SourceEntry::Kind::folder) {
     HEARTH_CHECK(UsageError, changes.empty(), "data: ", path, " is a folder, and --set changes a configuration");
+    HEARTH_CHECK(UsageError, !data::find_source(data::name_in(path, "data.yaml")), "data: ", path,
+                 " has a data.yaml, which says what lies there; give ", data::name_in(path, "data.yaml"));
     Json node = Json::object().set("type", type_of_folder(path)).set("path", path);
     // The size at which a run would use them is not known here, and must not be larger.
     if (resize > 0) node.set("shrink_to", resize);
@@ -98,7 +105,9 @@ Source open_source(const Arguments& arguments, std::int64_t resize) {
   }
   if (const char* const type = type_of_file(path)) {
     HEARTH_CHECK(UsageError, changes.empty() && resize == 0, "data: ", path,
-                 " is a shard; --set and --resize are for configurations and folders");
+                 " is a file of data; --set and --resize are for configurations and folders");
+    if (std::string_view(type) == "yolo")
+      return {data::datasets().parse(Json::object().set("type", type).set("path", path))};
     return {data::datasets().parse(
         Json::object().set("type", type).set("train", path).set("augment", Json::object().set("image_size", 224)))};
   }
@@ -259,8 +268,10 @@ CommandSpec data_spec() {
       "inspect|verify|pack CONFIG_OR_FOLDER [FOLDER]",
       2,
       3,
-      "Looks at the data of a run or of a folder, or at one file FILE.ffr, FILE.tar or FILE.tfrecord: counts, sizes "
-      "and classes; `verify` reads every sample; `pack` turns images into record files or shards, and sequences into "
+      "Looks at the data of a run or of a folder, or at one file FILE.ffr, FILE.tar, FILE.tfrecord or data.yaml "
+      "(YOLO): "
+      "counts, sizes and classes; `verify` reads every sample; `pack` turns images into record files or shards, and "
+      "sequences into "
       "token files.",
       {set_option(),
        {"--out", "FOLDER", "pack: where to write, a folder that is empty, missing, or of a pack that was interrupted"},
