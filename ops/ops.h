@@ -7,6 +7,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/rotary.h"
 #include "ops/attention/window_attention.h"
+#include "ops/boxes/assign.h"
 #include "ops/boxes/boxes.h"
 #include "ops/boxes/nms.h"
 #include "ops/boxes/roi_align.h"

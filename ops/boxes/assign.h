@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which box of an image each point of a detector's feature maps is to predict.
+#pragma once
+
+#include <cstdint>
+
+#include "core/cpu/stream.h"
+#include "core/cuda/stream.h"
+#include "core/tensor.h"
+
+namespace hearth {
+
+/// The boxes of a batch of images, one image after the other, without padding.
+struct HEARTH_API BoxList {
+  Tensor boxes;      ///< [M, 4] as corners
+  Tensor counts;     ///< i64 [N]: how many each image has; their sum is M
+  Tensor ignored{};  ///< bool [M], or absent: boxes that are no targets, and of which no point is background either
+};
+
+/// What assign_points() says of a point without a box.
+inline constexpr std::int64_t background_point = -1;
+/// What it says of a point that is in ignored boxes alone.
+inline constexpr std::int64_t ignored_point = -2;
+
+/// The box that each point is to predict, by FCOS's rule: i64 [N, P], the index of a box of the list, or
+/// background_point, or ignored_point.
+///
+/// A point is the centre of an anchor, [P, 4]. A box qualifies if the point is inside it, within `radius` sides of the
+/// anchor from its centre along both axes, and if the largest distance to its sides is inside the point's reach,
+/// [P, 2]: above the first number and below the second. The smallest box that qualifies is chosen, the first of equals.
+/// Anchors, reach and boxes are all f32 or all f64. One launch for any number of images and boxes. No gradient.
+/// UsageError, ShapeError, DTypeError, DeviceError; IndexError unless the counts add up to M, on a CUDA device when the
+/// host next waits. Source: Tian et al., "FCOS" (2019), as torchvision's.
+HEARTH_API Tensor assign_points(const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius = 1.5);
+
+namespace kernels {
+
+/// y i64 [N, P]. Contiguous.
+void assign_points(cpu::Stream&, const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius,
+                   const Tensor& y);
+void assign_points(cuda::Stream&, const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius,
+                   const Tensor& y);
+
+}  // namespace kernels
+}  // namespace hearth
