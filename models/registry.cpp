@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "models/detection/fcos.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/swin.h"
@@ -58,6 +59,15 @@ struct MlpConfig : MlpOptions, DataSizes {};
 struct ResNetConfig : ResNetOptions, DataSizes {};
 struct SwinConfig : SwinOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
+/// The trunk's fields beside the detector's.
+struct FcosConfig : FcosOptions, DataSizes {
+  int depth = ResNetOptions().depth;
+  std::vector<std::int64_t> blocks = {};
+  bool bottleneck = false;
+  ResNetStem stem = ResNetStem::imagenet;
+  std::int64_t width = ResNetOptions().width;
+  bool recompute = false;
+};
 
 /// What a model of text takes from the data.
 struct TextSizes : DataSizes {
@@ -154,23 +164,47 @@ void describe(Fields<MlpConfig>& f) {
   describe_classes(f);
 }
 
-void describe(Fields<ResNetConfig>& f) {
-  f.integer("depth", &ResNetConfig::depth, {.min = 1}, "10, 18, 34, 50, 101 or 152 layers.");
-  f.integer("blocks", &ResNetConfig::blocks, {.min = 1, .max = 1000, .max_items = 6},
+/// Fields of a residual network but for its head.
+template <class Config>
+void describe_trunk(Fields<Config>& f) {
+  f.integer("depth", &Config::depth, {.min = 1}, "10, 18, 34, 50, 101 or 152 layers.");
+  f.integer("blocks", &Config::blocks, {.min = 1, .max = 1000, .max_items = 6},
             "Blocks of each stage, instead of a depth.");
-  f.boolean("bottleneck", &ResNetConfig::bottleneck, "Bottleneck blocks, where blocks are given.");
-  f.choice("stem", &ResNetConfig::stem, {{"imagenet", ResNetStem::imagenet}, {"small", ResNetStem::small}},
+  f.boolean("bottleneck", &Config::bottleneck, "Bottleneck blocks, where blocks are given.");
+  f.choice("stem", &Config::stem, {{"imagenet", ResNetStem::imagenet}, {"small", ResNetStem::small}},
            "First layers: for large images, or for those of about 32 pixels.");
-  f.integer("width", &ResNetConfig::width, {.min = 1, .max = 1 << 16}, "Channels of the first stage.");
+  f.integer("width", &Config::width, {.min = 1, .max = 1 << 16}, "Channels of the first stage.");
+  f.boolean("recompute", &Config::recompute,
+            "Keep only what goes into each block and compute the rest again in the backward pass: less memory, about a "
+            "third more time, the same bits.");
+  f.rule([](const Config& o) {
+    return o.blocks.empty() ? wrong_depth(o.depth, std::array{10, 18, 34, 50, 101, 152}) : std::string();
+  });
+}
+
+void describe(Fields<ResNetConfig>& f) {
+  describe_trunk(f);
   f.boolean("zero_init_residual", &ResNetConfig::zero_init_residual, "Start each block as the identity.");
   f.number("norm_momentum", &ResNetConfig::norm_momentum, {.min = 0, .max = 1},
            "Share of a batch in the running statistics.");
-  f.boolean("recompute", &ResNetConfig::recompute,
-            "Keep only what goes into each block and compute the rest again in the backward pass: less memory, about a "
-            "third more time, the same bits.");
   describe_sizes(f);
-  f.rule([](const ResNetConfig& o) {
-    return o.blocks.empty() ? wrong_depth(o.depth, std::array{10, 18, 34, 50, 101, 152}) : std::string();
+}
+
+void describe(Fields<FcosConfig>& f) {
+  describe_trunk(f);
+  f.integer("channels", &FcosConfig::channels, {.min = 1, .max = 1 << 16},
+            "Channels of the feature pyramid and the heads; \"groups\" divide them.");
+  f.integer("convolutions", &FcosConfig::convolutions, {.min = 0, .max = 64}, "Convolutions of each head.");
+  f.integer("groups", &FcosConfig::groups, {.min = 1, .max = 1 << 16}, "Groups of the heads' norms.");
+  f.number("radius", &FcosConfig::radius, {.above = 0},
+           "How far from a box's centre its points are, in strides of their feature map.");
+  describe_sizes(f);
+  f.rule([](const FcosConfig& o) {
+    if (!o.blocks.empty() && o.blocks.size() != 4)
+      return join_text("\"blocks\" has ", o.blocks.size(), " stages; a feature pyramid is of four");
+    return o.channels % o.groups == 0
+               ? std::string()
+               : join_text("\"groups\" (", o.groups, ") do not divide \"channels\" (", o.channels, ")");
   });
 }
 
@@ -350,6 +384,20 @@ std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input)
   return make_image_model<Swin, SwinOptions>(config, input);
 }
 
+std::unique_ptr<nn::Module> make_fcos(const FcosConfig& config, const InputInfo& input) {
+  FcosOptions options = config;
+  options.classes = config.classes_of(input);
+  options.trunk = {.depth = config.depth,
+                   .blocks = config.blocks,
+                   .bottleneck = config.bottleneck,
+                   .stem = config.stem,
+                   .width = config.width,
+                   .in_channels = config.channels_of(input),
+                   .classes = 0,
+                   .recompute = config.recompute};
+  return std::make_unique<Fcos>(options);
+}
+
 }  // namespace
 
 std::int64_t InputInfo::features() const {
@@ -359,6 +407,7 @@ std::int64_t InputInfo::features() const {
 Models& registry() {
   static Models models("model", "The model.", [](Models& r) {
     r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.", make_text_model<Bert, BertConfig>);
+    r.add<FcosConfig>("fcos", "Detector of boxes on a residual network with a feature pyramid.", make_fcos);
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
     r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
                         make_image_model<ResNet, ResNetOptions, ResNetConfig>);

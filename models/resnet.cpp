@@ -173,19 +173,27 @@ ResNet::ResNet(const ResNetOptions& options)
     register_module("layer" + std::to_string(i + 1), *stages_.back());
     stages_.back()->recompute(options.recompute);
     block.in_channels = block.width * (plan.bottleneck ? Bottleneck::expansion : BasicBlock::expansion);
+    channels_.push_back(block.in_channels);
   }
+  if (options.classes == 0) return;
   fc_ = std::make_unique<nn::Linear>(block.in_channels, options.classes);
   register_module("fc", *fc_);
 }
 
 Tensor ResNet::forward(const Tensor& x) { return outputs_of(embedding(x)); }
 
-Tensor ResNet::embedding(const Tensor& x) {
+std::vector<Tensor> ResNet::features(const Tensor& x) {
   Tensor y = stem_ == ResNetStem::imagenet ? conv1_.pooled(x, {.kernel = 3, .stride = 2, .padding = 1}) : conv1_(x);
-  for (const auto& stage : stages_) y = (*stage)(y);
-  return global_avg_pool(y);
+  std::vector<Tensor> all;
+  for (const auto& stage : stages_) all.push_back(y = (*stage)(y));
+  return all;
 }
 
-Tensor ResNet::outputs_of(const Tensor& embedding) { return (*fc_)(embedding); }
+Tensor ResNet::embedding(const Tensor& x) { return global_avg_pool(features(x).back()); }
+
+Tensor ResNet::outputs_of(const Tensor& embedding) {
+  HEARTH_CHECK(UsageError, fc_ != nullptr, "resnet: it was made without a head (classes is 0); call features()");
+  return (*fc_)(embedding);
+}
 
 }  // namespace hearth::models

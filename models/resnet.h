@@ -26,7 +26,7 @@ struct ResNetOptions {
   ResNetStem stem = ResNetStem::imagenet;
   std::int64_t width = 64;  ///< channels of the first stage; each later one has twice as many
   std::int64_t in_channels = 3;
-  std::int64_t classes = 1000;
+  std::int64_t classes = 1000;  ///< 0: without a head, for features() alone
   /// Start each block as the identity: the last norm's weight is 0 (Goyal et al. 2017, arXiv:1706.02677).
   bool zero_init_residual = false;
   double norm_momentum = 0.1;
@@ -38,6 +38,11 @@ class HEARTH_API ResNet : public nn::Module, public EmbeddingModel {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1 or more than six stages.
   explicit ResNet(const ResNetOptions& options);
+  /// What each stage makes of x [N, H, W, in_channels], the largest map first. Each later one has half the rows and
+  /// columns, rounded up.
+  std::vector<Tensor> features(const Tensor& x);
+  /// Channels of each of the features().
+  const std::vector<std::int64_t>& feature_channels() const { return channels_; }
   /// x [N, H, W, in_channels] to logits [N, classes].
   Tensor forward(const Tensor& x) override;
   Tensor embedding(const Tensor& x) override;
@@ -47,6 +52,7 @@ class HEARTH_API ResNet : public nn::Module, public EmbeddingModel {
   ResNetStem stem_;
   nn::ConvNorm conv1_;
   std::vector<std::unique_ptr<nn::ModuleList>> stages_;
+  std::vector<std::int64_t> channels_;
   std::unique_ptr<nn::Linear> fc_;
 };
 
