@@ -168,6 +168,13 @@ Tensor upcast(const Tensor& x) { return cast(x, x.dtype() == DType::f64 ? DType:
 
 LossRegistry& losses() {
   static LossRegistry registry("loss", "What training minimises.", [](LossRegistry& r) {
+    r.add<NoOptions>("model", "That of the model itself, as detectors have one.", [](const NoOptions&) {
+      Loss loss([](const Tensor& outputs, const Tensor&) -> Tensor {
+        throw UsageError(join_text("loss: \"model\" is none of outputs ", describe(outputs), "; the model has it"));
+      });
+      loss.is_of_model = true;
+      return loss;
+    });
     r.add<CrossEntropyFields>("cross_entropy", "Cross entropy of softmax outputs, averaged over the batch.",
                               class_loss);
     r.add<FocalFields>("focal", "Cross entropy in which samples that are already right count less.", class_loss);

@@ -33,6 +33,8 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
   /// The loss is the mean of -log of the probability that the outputs give to the labels, so that e^loss is a
   /// perplexity.
   bool is_likelihood = false;
+  /// The model has its loss, as detectors do: this is none.
+  bool is_of_model = false;
   /// The same loss where outputs are linear(x, w, b), without them; how many labels have the largest output is added to
   /// `correct`, one i64, unless absent. Empty for losses that need the outputs.
   std::function<Tensor(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& labels, const Tensor& correct)>
@@ -46,8 +48,9 @@ struct Loss : std::function<Tensor(const Tensor& outputs, const Tensor& labels)>
 HEARTH_API Tensor upcast(const Tensor& x);
 
 using LossRegistry = Registry<Loss()>;
-/// Known here: cross_entropy {label_smoothing, ignore_index, class_weights}, focal {gamma, ...}, and of targets with an
-/// axis for outputs, or one-hot labels: mse, l1, huber {delta}, bce_with_logits {positive_weight}.
+/// Known here: model, of models that have their loss; cross_entropy {label_smoothing, ignore_index, class_weights},
+/// focal {gamma, ...}, and of targets with an axis for outputs, or one-hot labels: mse, l1, huber {delta},
+/// bce_with_logits {positive_weight}.
 HEARTH_API LossRegistry& losses();
 
 }  // namespace hearth::train

@@ -6,7 +6,6 @@
 
 #include "data/images/image_dataset.h"
 #include "data/table/table.h"
-#include "ops/image/padded_images.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
 #include "train/predict/answer.h"
@@ -119,20 +118,12 @@ models::InputInfo ClassificationTask::input_info() const {
 void ClassificationTask::prepare(const TrainedModel& trained, const ChosenComponents& chosen) {
   if (samples_) return samples_->prepare(chosen);
   files_ = data::folder_options(chosen.data);
-  const std::int64_t channels = data_.input_shape().channels;
-  pixel_values_ = Tensor::of({channels, 256}, data_.train_transforms.normalizer().values()).to(trained.device());
-  const std::vector<NamedTensor> all = trained.model->parameters();
-  pads_pixels_ = !all.empty() && all.front().tensor->rank() == 4 && all.front().tensor->dim(3) == channels;
+  pixels_.prepare(trained, data_);
 }
 
 nn::Inputs ClassificationTask::inputs(const TrainedModel& trained, const data::Batch& batch) const {
   if (samples_) return samples_->of(batch);
-  const Tensor& images = batch["images"];
-  if (images.dtype() != DType::u8) return {images};
-  const DType dtype = trained.autocast().value_or(DType::f32);
-  const std::int64_t capacity = pads_pixels_ ? detail::pixel_capacity(dtype, images.dim(3), trained.device()) : 0;
-  return {detail::normalize_images(
-      images, pixel_values_, {.dtype = dtype, .erased = batch.find("erased"), .lambda = batch.find("mix")}, capacity)};
+  return pixels_.of(trained, batch);
 }
 
 InputPieces ClassificationTask::outside_inputs(const TrainedModel& trained, const OutsideSamples& samples) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/formats/image_folder.h"
+#include "train/task/pixel_inputs.h"
 #include "train/task/sample_inputs.h"
 #include "train/task/task.h"
 
@@ -49,8 +50,7 @@ class HEARTH_API ClassificationTask : public Task {
   ClassMetricOptions options_;
   std::optional<SampleInputs> samples_;  // of a dataset of one's own
   data::ImageFolderOptions files_{};     // how image files are read: as the run read its own
-  Tensor pixel_values_;                  // f32 [C, 256]: what a pixel value of a channel is for the model
-  bool pads_pixels_ = false;             // as its first layer, a convolution, has them padded
+  PixelInputs pixels_{};
 };
 
 }  // namespace hearth::train

@@ -5,6 +5,7 @@
 #include "data/text/token_set.h"
 #include "train/task/classification.h"
 #include "train/task/contrastive.h"
+#include "train/task/detection.h"
 #include "train/task/segmentation.h"
 #include "train/task/target_tasks.h"
 #include "train/task/text_tasks.h"
@@ -42,6 +43,7 @@ std::unique_ptr<Task> make_task_with(const Options& options, const data::DataSpl
 
 const char* default_loss(const std::string& task) {
   if (task == "regression") return "mse";
+  if (task == "detection") return "model";
   return task == "multi_label" ? "bce_with_logits" : "cross_entropy";
 }
 
@@ -51,6 +53,8 @@ TaskRegistry& tasks() {
                      [](const NoOptions&, const data::DataSplits& data) { return task_of(data); });
     r.add<ClassMetricOptions>("classification", "A class for each image, or sample of a custom dataset.",
                               make_task_with<ClassificationTask, ClassMetricOptions>);
+    r.add<models::DetectionOptions>("detection", "Boxes on images, each of a class.",
+                                    make_task_with<DetectionTask, models::DetectionOptions>);
     r.add<NoOptions>("segmentation", "A class for each pixel.", make_task<SegmentationTask>);
     r.add<RegressionOptions>("regression", "Numbers for each sample of a custom dataset.",
                              make_task_with<RegressionTask, RegressionOptions>);

@@ -39,6 +39,8 @@ Tensor Task::loss(const TrainedModel& trained, const data::Batch& batch, const M
 }
 
 void Task::check(const Loss& loss) const {
+  HEARTH_CHECK(ConfigError, !loss.is_of_model,
+               "/loss/type: \"model\" is of detectors; leave loss out, or name one of outputs and labels");
   const std::int64_t classes = input_info().classes;
   HEARTH_CHECK(ConfigError, loss.class_weights == 0 || loss.class_weights == classes,
                "/loss/class_weights: ", loss.class_weights, " numbers for ", classes, " classes; give one a class");

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that learn boxes on drawn images: what they reach, on one rank and on two, and what is refused.
+#include "train/task/detection.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <ostream>
+
+#include "core/io/json_text.h"
+#include "data/images/codecs/image.h"
+#include "dist/process_group.h"
+#include "tests/support/error_message.h"
+#include "tests/support/ranks.h"
+#include "tests/support/temp_dir.h"
+#include "train/step/step.h"
+#include "train/trainer.h"
+
+namespace hearth::train::detection_test {
+namespace {
+
+constexpr int side = 64;
+
+/// A folder of images with red and green rectangles, and their boxes in COCO's format. The category ids have a hole.
+/// Every fifth image has no box.
+void write_drawn_boxes(const test::TempDir& folder, const std::string& part, int images) {
+  Json list = Json::array(), annotations = Json::array(), categories = Json::array();
+  categories.push_back(Json::object().set("id", 3).set("name", "red"));
+  categories.push_back(Json::object().set("id", 7).set("name", "green"));
+  std::filesystem::create_directories(folder / part);
+  std::int64_t id = 0;
+  for (int i = 0; i < images; ++i) {
+    data::Image image;
+    image.reshape(side, side, 3);
+    for (std::size_t p = 0; p < image.pixels.size(); ++p) image.pixels[p] = static_cast<std::uint8_t>(90 + (p * 7 + i) % 40);
+    for (int k = 0; k < (i % 5 == 4 ? 0 : 1 + i % 2); ++k) {
+      const int width = 14 + (i * 5 + k) % 18, height = 14 + (i * 3 + k) % 18, left = (i * 11 + 32 * k) % (side - width),
+                top = (i * 17 + 32 * k) % (side - height), kind = (i + k) % 2;
+      for (int y = top; y < top + height; ++y)
+        for (int x = left; x < left + width; ++x)
+          for (int c = 0; c < 3; ++c)
+            image.pixels[static_cast<std::size_t>((y * side + x) * 3 + c)] = c == kind ? 230 : 20;
+      annotations.push_back(Json::object()
+                             .set("id", ++id)
+                             .set("image_id", i)
+                             .set("category_id", kind == 0 ? 3 : 7)
+                             .set("iscrowd", 0)
+                             .set("area", width * height)
+                             .set("bbox", Json::array_of(std::vector<int>{left, top, width, height})));
+    }
+    const std::string name = std::to_string(i) + ".png";
+    data::write_png(folder / (part + "/" + name), image);
+    list.push_back(Json::object().set("id", i).set("file_name", name).set("width", side).set("height", side));
+  }
+  std::ofstream(folder / (part + ".json")) << to_text(
+      Json::object().set("images", list).set("annotations", annotations).set("categories", categories));
+}
+
+class DrawnBoxes : public testing::Test {
+ protected:
+  DrawnBoxes() {
+    write_drawn_boxes(folder_, "train", 24);
+    write_drawn_boxes(folder_, "test", 10);
+    std::ofstream(path_) << R"({"seed": 1, "device": "cpu", "task": {"type": "detection"},
+        "model": {"type": "fcos", "depth": 10, "width": 16, "channels": 32, "convolutions": 1, "groups": 8},
+        "data": {"type": "coco", "train": {"images": ")"
+                         << (folder_ / "train").string() << R"(", "labels": ")" << (folder_ / "train.json").string()
+                         << R"("}, "test": {"images": ")" << (folder_ / "test").string() << R"(", "labels": ")"
+                         << (folder_ / "test.json").string() << R"("}, "augment": {"image_size": 64}},
+        "optimizer": {"type": "adamw", "lr": 0.004}, "schedule": {"type": "cosine"},
+        "train": {"batch_size": 8, "epochs": 40, "clip_norm": 1},
+        "checkpoint": {"every_epochs": 40}, "eval": {"every_epochs": 40},
+        "log": {"tensorboard": false, "report": false}})";
+  }
+
+  /// The metrics of the test split after a run on as many ranks.
+  Json trained(int ranks, const std::vector<std::string>& overrides = {}) const {
+    Json record;
+    std::mutex mutex;
+    const auto failures = test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
+      const test::TempDir out;
+      Session session(load_config(path_, overrides), ranks > 1 ? &group : nullptr);
+      RunFolder run_folder(out / "run", group.rank() == 0);
+      std::ostream nowhere(nullptr);
+      Progress progress(nowhere, false);
+      Trainer trainer(session, run_folder, progress);
+      (void)trainer.run("test");
+      const Meter meter = evaluate(session, session.data.test);
+      const std::lock_guard lock(mutex);
+      if (group.rank() == 0) meter.metrics->report(record = Json::object().set("loss", meter.loss()));
+    });
+    for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+    return record;
+  }
+
+  test::TempDir folder_;
+  std::string path_ = folder_ / "run.json";
+};
+
+TEST_F(DrawnBoxes, AreLearned) {
+  const Json record = trained(1);
+  EXPECT_GT(record.at("ap_50").as_number(), 0.85);
+  EXPECT_GT(record.at("ap").as_number(), 0.4);
+  EXPECT_GT(record.at("ap_by_class").at("green").as_number(), 0.4);
+}
+
+TEST_F(DrawnBoxes, OnTwoRanksHaveTheFiguresOfOne) {
+  const std::vector<std::string> overrides{"train.epochs=3", "train.deterministic=true", "dist.shards=2"};
+  const Json two = trained(2, overrides);
+  EXPECT_EQ(to_text(two), to_text(trained(2, overrides)));
+  EXPECT_TRUE(std::isfinite(two.at("loss").as_number()));
+}
+
+TEST_F(DrawnBoxes, RefuseWhatIsNotOfDetection) {
+  const auto refused = [&](const std::vector<std::string>& overrides, const char* part) {
+    const std::string message = test::error_message<ConfigError>([&] { Session session(load_config(path_, overrides)); });
+    EXPECT_PRED2(test::contains, message, part);
+  };
+  refused({R"(loss={"type": "cross_entropy"})"}, "leave \"loss\" out");
+  refused({R"(model={"type": "resnet", "depth": 10})"}, "is no detector");
+  refused({R"(data={"type": "digits"})"}, "images with boxes");
+  refused({R"(model.groups=5)"}, "do not divide");
+  refused({R"(model.blocks=[1, 1])"}, "of four");
+  refused({R"(task={"type": "detection", "score_threshold": 2})"}, "score_threshold");
+}
+
+}  // namespace
+}  // namespace hearth::train::detection_test
