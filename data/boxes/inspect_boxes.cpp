@@ -10,8 +10,10 @@
 #include "core/error.h"
 #include "core/io/printable.h"
 #include "core/text_stream.h"
+#include "data/boxes/draw_boxes.h"
 #include "data/images/contact_sheet.h"
 #include "data/images/transforms/resize.h"
+#include "data/images/transforms/transforms.h"
 
 namespace hearth::data {
 namespace {
@@ -149,28 +151,6 @@ std::string text_of(const BoxDataset& dataset, const BoxCounts& counts, const Wa
   return out.str();
 }
 
-using Colour = std::array<std::uint8_t, 3>;
-
-/// Colours that neighbours in number do not share.
-Colour colour_of(std::int32_t label) {
-  constexpr Colour colours[] = {{255, 64, 64}, {64, 200, 64},  {80, 120, 255},  {255, 200, 0}, {255, 80, 255},
-                                {0, 220, 220}, {255, 140, 40}, {170, 100, 255}, {170, 230, 0}, {255, 150, 180}};
-  return colours[static_cast<std::size_t>(label) % std::size(colours)];
-}
-
-/// The outline of a box in pixels of `image`, one pixel wide.
-void draw_outline(Image& image, const std::array<double, 4>& corners, const Colour& colour, bool is_dashed) {
-  const auto place = [](double value, int extent) { return std::clamp(static_cast<int>(value), 0, extent - 1); };
-  const int left = place(corners[0], image.width), right = place(corners[2] - 1e-6, image.width);
-  const int top = place(corners[1], image.height), bottom = place(corners[3] - 1e-6, image.height);
-  const auto put = [&](int y, int x) {
-    if (is_dashed && (x + y) / 3 % 2 == 1) return;
-    std::copy(colour.begin(), colour.end(), image.row(y) + 3 * static_cast<std::ptrdiff_t>(x));
-  };
-  for (int x = left; x <= right; ++x) put(top, x), put(bottom, x);
-  for (int y = top; y <= bottom; ++y) put(y, left), put(y, right);
-}
-
 }  // namespace
 
 BoxInspection inspect_boxes(const BoxDataset& dataset, std::int64_t most) {
@@ -190,7 +170,7 @@ Image box_sheet(const BoxDataset& dataset, const std::vector<std::int64_t>& samp
     const double sx = 1.0 * sizing.width / image.width, sy = 1.0 * sizing.height / image.height;
     for (const BoxAnnotation& box : dataset.boxes_in_pixels(sample, image.height, image.width)) {
       const auto& at = box.corners;
-      draw_outline(fitted, {at[0] * sx, at[1] * sy, at[2] * sx, at[3] * sy}, colour_of(box.label), box.crowd);
+      draw_box(fitted, {at[0] * sx, at[1] * sy, at[2] * sx, at[3] * sy}, box.label, box.crowd);
     }
   });
 }

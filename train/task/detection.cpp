@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/task/detection.h"
 
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
 #include <utility>
 
+#include "autograd/grad_mode.h"
 #include "data/boxes/box_dataset.h"
+#include "data/boxes/draw_boxes.h"
+#include "data/images/codecs/decode.h"
+#include "data/loading/loader.h"
 #include "ops/ops.h"
 #include "train/detection/coco_evaluation.h"
 #include "train/model/trained_model.h"
+#include "train/task/report_sections.h"
 
 namespace hearth::train {
 namespace {
@@ -93,6 +101,28 @@ class DetectionMetrics : public Metrics {
   CocoEvaluation evaluation_;
 };
 
+constexpr std::size_t shown_images = 8;
+/// Boxes of a lower score are not drawn.
+constexpr double shown_score = 0.3;
+
+void draw_boxes(data::Image& image, const Tensor& boxes, const Tensor& classes, const Tensor& scores = {}) {
+  const std::vector<double> corners = boxes.to_doubles(), labels = classes.to_doubles();
+  const std::vector<double> of_boxes = scores.defined() ? scores.to_doubles() : std::vector<double>(labels.size(), 1);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (of_boxes[i] >= shown_score)
+      data::draw_box(image, {corners[4 * i], corners[4 * i + 1], corners[4 * i + 2], corners[4 * i + 3]},
+                     static_cast<std::int64_t>(labels[i]));
+}
+
+/// A row of "images" that are u8 on the host.
+data::Image image_of_row(const Tensor& images, std::int64_t row) {
+  data::Image image;
+  image.reshape(static_cast<int>(images.dim(1)), static_cast<int>(images.dim(2)), 3);
+  std::memcpy(image.pixels.data(), images.bytes() + static_cast<std::size_t>(row) * image.pixels.size(),
+              image.pixels.size());
+  return image;
+}
+
 }  // namespace
 
 DetectionTask::DetectionTask(const data::DataSplits& data, const models::DetectionOptions& options)
@@ -138,6 +168,84 @@ std::string DetectionTask::describe() const {
   const data::ImageShape shape = data_.input_shape();
   return join_text("images with boxes, ", data_.classes(), " classes, input ", shape.height, "x", shape.width, "x",
                    shape.channels);
+}
+
+Json DetectionTask::predict(const TrainedModel& trained, const std::string& path, const std::string& folder) const {
+  const NoGrad no_grad;
+  const data::AnnotatedImages& known = data_.train->boxes()->annotated();
+  const std::filesystem::path file = path;
+  data::AnnotatedImages image;
+  image.source = path;
+  image.folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  image.class_names = known.class_names;
+  image.category_ids = known.category_ids;
+  image.images.push_back({.file = file.filename().string()});
+  const auto one = std::make_shared<const data::BoxDataset>(std::move(image), data::default_decode_bytes);
+  data::Loader loader(one, data_.eval_transforms, {.batch_size = 1, .workers = 0, .dtype = DType::u8});
+  const data::Batch batch = loader.next();
+  const Tensor& pixels = batch["images"];
+  const auto found_on_it = [&] {
+    const AutocastScope autocast(trained.autocast());
+    const Tensor outputs = (*trained.model)(inputs(trained, batch.to(trained.device())));
+    return detector_->detections(outputs, pixels.dim(1), pixels.dim(2), options_).front();
+  }();
+  const Tensor boxes = in_image(found_on_it.boxes, batch["image_maps"].data<const double>());
+  data::Image whole;
+  one->read(0, whole);
+  draw_boxes(whole, boxes, found_on_it.classes, found_on_it.scores);
+  std::filesystem::create_directories(folder);
+  const std::string picture = std::filesystem::path(folder) / (file.stem().string() + ".boxes.png");
+  data::write_png(picture, whole);
+  Json list = Json::array();
+  const std::vector<double> corners = boxes.to_doubles(), scores = found_on_it.scores.to_doubles(),
+                            classes = found_on_it.classes.to_doubles();
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const double* const at = &corners[4 * i];
+    const auto label = static_cast<std::size_t>(classes[i]);
+    list.push_back(Json::object()
+                       .set("class", known.class_names[label])
+                       .set("category_id", known.category_ids[label])
+                       .set("score", scores[i])
+                       .set("bbox", Json::array_of(std::vector<double>{at[0], at[1], at[2] - at[0], at[3] - at[1]})));
+  }
+  return Json::object().set("file", path).set("picture", picture).set("boxes", std::move(list));
+}
+
+void DetectionTask::report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
+                           ReportSections& sections) const {
+  DetectionMetrics measured(*detector_, options_, part->class_names());
+  std::vector<Figure> figures;
+  visit([&](const data::Batch& batch) {
+    const Tensor outputs = (*trained.model)(inputs(trained, batch)), &images = batch["images"];
+    measured.add(outputs, batch);
+    if (figures.size() >= shown_images || images.dtype() != DType::u8) return;
+    const auto all = detector_->detections(outputs, images.dim(1), images.dim(2), options_);
+    const data::Batch host = batch.to(Device{});
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < all.size() && figures.size() < shown_images; ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      const std::int64_t end = begin + host["box_counts"].data<const std::int64_t>()[row];
+      Figure& figure = figures.emplace_back();
+      figure.images.assign(2, image_of_row(host["images"], row));
+      draw_boxes(figure.images[0], all[i].boxes, all[i].classes, all[i].scores);
+      draw_boxes(figure.images[1], slice(host["boxes"], 0, begin, end), slice(host["classes"], 0, begin, end));
+      figure.caption = part->boxes()->sample_name(host.samples[i]);
+      begin = end;
+    }
+  });
+  Json record = Json::object();
+  measured.report(record);
+  sections.heading("Average precision");
+  std::vector<ReportSections::Bar> bars{{"all classes", percent_text(std::max(record.at("ap").as_number(), 0.0)),
+                                         std::max(record.at("ap").as_number(), 0.0)}};
+  const Json by_class = record.at("ap_by_class");
+  for (const JsonMember& member : by_class.members())
+    if (member.value.as_number() >= 0)
+      bars.push_back({member.key, percent_text(member.value.as_number()), member.value.as_number()});
+  sections.bars(bars);
+  sections.heading("Boxes");
+  sections.paragraph(join_text("Boxes found with a score of at least ", shown_score, ", then the true ones."));
+  sections.figures(figures);
 }
 
 }  // namespace hearth::train
