@@ -7,6 +7,7 @@
 #include "core/cpu/stream.h"
 #include "core/cuda/stream.h"
 #include "core/tensor.h"
+#include "ops/boxes/assign_rule.h"
 
 namespace hearth {
 
@@ -16,11 +17,6 @@ struct HEARTH_API BoxList {
   Tensor counts;     ///< i64 [N]: how many each image has; their sum is M
   Tensor ignored{};  ///< bool [M], or absent: boxes that are no targets, and of which no point is background either
 };
-
-/// What assign_points() says of a point without a box.
-inline constexpr std::int64_t background_point = -1;
-/// What it says of a point that is in ignored boxes alone.
-inline constexpr std::int64_t ignored_point = -2;
 
 /// The box that each point is to predict, by FCOS's rule: i64 [N, P], the index of a box of the list, or
 /// background_point, or ignored_point.

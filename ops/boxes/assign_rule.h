@@ -6,9 +6,15 @@
 #include <cstdint>
 
 #include "core/cpu/vector_math.h"
-#include "ops/boxes/assign.h"
 
-namespace hearth::kernels {
+namespace hearth {
+
+/// What assign_points() says of a point without a box.
+inline constexpr std::int64_t background_point = -1;
+/// What it says of a point that is in ignored boxes alone.
+inline constexpr std::int64_t ignored_point = -2;
+
+namespace kernels {
 
 /// The smallest of boxes [begin, end) that qualifies for the point of an anchor.
 template <class P>
@@ -17,7 +23,7 @@ HEARTH_ALWAYS_INLINE std::int64_t box_of_point(const P* anchor, const P* reach, 
   const P x = (anchor[0] + anchor[2]) / 2, y = (anchor[1] + anchor[3]) / 2;
   const P far_x = radius * (anchor[2] - anchor[0]), far_y = radius * (anchor[3] - anchor[1]);
   std::int64_t best = background_point;
-  P least_area = 0;
+  P min_area = 0;
   for (std::int64_t i = begin; i < end; ++i) {
     const P* const box = boxes + i * 4;
     const P left = x - box[0], up = y - box[1], right = box[2] - x, down = box[3] - y;
@@ -31,11 +37,12 @@ HEARTH_ALWAYS_INLINE std::int64_t box_of_point(const P* anchor, const P* reach, 
     if (!(most > reach[0] && most < reach[1])) continue;
     if (!(std::abs(x - (box[0] + box[2]) / 2) < far_x && std::abs(y - (box[1] + box[3]) / 2) < far_y)) continue;
     const P area = (box[2] - box[0]) * (box[3] - box[1]);
-    if (best >= 0 && area >= least_area) continue;
+    if (best >= 0 && area >= min_area) continue;
     best = i;
-    least_area = area;
+    min_area = area;
   }
   return best;
 }
 
-}  // namespace hearth::kernels
+}  // namespace kernels
+}  // namespace hearth

@@ -60,8 +60,8 @@ TEST_F(Cli, doctor_tells_what_was_found_and_what_replaces_the_rest) {
     EXPECT_TRUE(part.at("found").as_boolean() || !part.at("used").as_boolean()) << name;
     EXPECT_NE(part.at("without").as_string(), "") << name;
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"oneDNN", "JPEG", "PNG", "WebP", "zlib", "expat", "SentencePiece", "cuDNN", "cuBLASLt"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"oneDNN", "JPEG", "PNG", "WebP", "zlib", "expat", "SentencePiece", "cuDNN",
+                                             "cuBLASLt"}));
 
   const ProgramResult text = hearth({"doctor"});
   ASSERT_EQ(text.exit_code, 0) << text.err;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/formats/image_folder.h"
-#include "train/task/pixel_inputs.h"
-#include "train/task/sample_inputs.h"
+#include "train/task/inputs/pixel_inputs.h"
+#include "train/task/inputs/sample_inputs.h"
 #include "train/task/task.h"
 
 namespace hearth::train {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/task/sample_inputs.h"
+#include "train/task/inputs/sample_inputs.h"
 
 namespace hearth::train {
 

@@ -22,7 +22,7 @@ namespace {
 /// Bits of "box_flags".
 constexpr double crowd_flag = 1, ignored_flag = 2;
 
-/// The boxes of a batch as a model learns them: those of crowds and those to be ignored are no targets.
+/// The boxes of a batch as a model learns them: boxes of crowds and ignored boxes are no targets.
 models::TrueBoxes true_boxes(const data::Batch& batch) {
   return {{batch["boxes"], batch["box_counts"], greater(batch["box_flags"], 0.0)}, batch["classes"]};
 }
@@ -43,15 +43,16 @@ Tensor in_image(const Tensor& boxes, const double* map) {
 
 class DetectionMetrics : public Metrics {
  public:
-  DetectionMetrics(models::Detector& detector, const models::DetectionOptions& options,
+  /// `detector` is there by the first add().
+  DetectionMetrics(models::Detector* const& detector, const models::DetectionOptions& options,
                    const std::vector<std::string>& names)
       : detector_(detector), options_(options), names_(names), evaluation_(static_cast<std::int64_t>(names.size())) {}
 
-  void add(const Tensor& outputs, const data::Batch& given) override {
-    const Tensor& images = given["images"];
+  void add(const Tensor& outputs, const data::Batch& on_device) override {
+    const Tensor& images = on_device["images"];
     const std::vector<models::Detections> all =
-        detector_.detections(outputs.detach(), images.dim(1), images.dim(2), options_);
-    const data::Batch batch = given.to(Device{});
+        detector_->detections(outputs.detach(), images.dim(1), images.dim(2), options_);
+    const data::Batch batch = on_device.to(Device{});
     const std::int64_t* const counts = batch["box_counts"].data<const std::int64_t>();
     const double* const maps = batch["image_maps"].data<const double>();
     std::int64_t begin = 0;
@@ -95,7 +96,7 @@ class DetectionMetrics : public Metrics {
   }
 
  private:
-  models::Detector& detector_;
+  models::Detector* const& detector_;
   models::DetectionOptions options_;
   const std::vector<std::string>& names_;
   CocoEvaluation evaluation_;
@@ -160,8 +161,7 @@ void DetectionTask::check(const Loss& loss) const {
 }
 
 std::unique_ptr<Metrics> DetectionTask::metrics() const {
-  HEARTH_CHECK(UsageError, detector_ != nullptr, "detection: metrics are asked for before prepare()");
-  return std::make_unique<DetectionMetrics>(*detector_, options_, data_.train->class_names());
+  return std::make_unique<DetectionMetrics>(detector_, options_, data_.train->class_names());
 }
 
 std::string DetectionTask::describe() const {
@@ -180,25 +180,25 @@ Json DetectionTask::predict(const TrainedModel& trained, const std::string& path
   image.class_names = known.class_names;
   image.category_ids = known.category_ids;
   image.images.push_back({.file = file.filename().string()});
-  const auto one = std::make_shared<const data::BoxDataset>(std::move(image), data::default_decode_bytes);
-  data::Loader loader(one, data_.eval_transforms, {.batch_size = 1, .workers = 0, .dtype = DType::u8});
+  const auto dataset = std::make_shared<const data::BoxDataset>(std::move(image), data::default_decode_bytes);
+  data::Loader loader(dataset, data_.eval_transforms, {.batch_size = 1, .workers = 0, .dtype = DType::u8});
   const data::Batch batch = loader.next();
   const Tensor& pixels = batch["images"];
-  const auto found_on_it = [&] {
+  const auto detections = [&] {
     const AutocastScope autocast(trained.autocast());
     const Tensor outputs = (*trained.model)(inputs(trained, batch.to(trained.device())));
     return detector_->detections(outputs, pixels.dim(1), pixels.dim(2), options_).front();
   }();
-  const Tensor boxes = in_image(found_on_it.boxes, batch["image_maps"].data<const double>());
+  const Tensor boxes = in_image(detections.boxes, batch["image_maps"].data<const double>());
   data::Image whole;
-  one->read(0, whole);
-  draw_boxes(whole, boxes, found_on_it.classes, found_on_it.scores);
+  dataset->read(0, whole);
+  draw_boxes(whole, boxes, detections.classes, detections.scores);
   std::filesystem::create_directories(folder);
   const std::string picture = std::filesystem::path(folder) / (file.stem().string() + ".boxes.png");
   data::write_png(picture, whole);
   Json list = Json::array();
-  const std::vector<double> corners = boxes.to_doubles(), scores = found_on_it.scores.to_doubles(),
-                            classes = found_on_it.classes.to_doubles();
+  const std::vector<double> corners = boxes.to_doubles(), scores = detections.scores.to_doubles(),
+                            classes = detections.classes.to_doubles();
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const double* const at = &corners[4 * i];
     const auto label = static_cast<std::size_t>(classes[i]);
@@ -213,7 +213,7 @@ Json DetectionTask::predict(const TrainedModel& trained, const std::string& path
 
 void DetectionTask::report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
                            ReportSections& sections) const {
-  DetectionMetrics measured(*detector_, options_, part->class_names());
+  DetectionMetrics measured(detector_, options_, part->class_names());
   std::vector<Figure> figures;
   visit([&](const data::Batch& batch) {
     const Tensor outputs = (*trained.model)(inputs(trained, batch)), &images = batch["images"];

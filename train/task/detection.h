@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/detection/detector.h"
-#include "train/task/pixel_inputs.h"
+#include "train/task/inputs/pixel_inputs.h"
 #include "train/task/task.h"
 
 namespace hearth::train {

@@ -113,7 +113,7 @@ TEST_F(DrawnBoxes, AreLearned) {
 
 TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   const test::TempDir out;
-  Session session(load_config(path_, {"train.epochs=60"}));
+  Session session(load_config(path_, {"train.epochs=60", "eval.monitor=ap"}));
   RunFolder run_folder(out / "run", true);
   std::ostream nowhere(nullptr);
   Progress progress(nowhere, false);
@@ -121,11 +121,11 @@ TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   (void)trainer.run("test");
   session.model->eval();
   const std::string path = folder_ / "test/1.png";
-  const Json found = session.task->predict(session, path, out / "pictures");
-  EXPECT_EQ(found.at("file").as_string(), path);
-  EXPECT_TRUE(std::filesystem::exists(found.at("picture").as_string()));
-  ASSERT_GE(found.at("boxes").size(), 1U);
-  const Json& best = found.at("boxes").at(0);
+  const Json record = session.task->predict(session, path, out / "pictures");
+  EXPECT_EQ(record.at("file").as_string(), path);
+  EXPECT_TRUE(std::filesystem::exists(record.at("picture").as_string()));
+  ASSERT_GE(record.at("boxes").size(), 1U);
+  const Json& best = record.at("boxes").at(0);
   EXPECT_TRUE((best.at("class").as_string() == "red" && best.at("category_id").as_integer() == 3) ||
               (best.at("class").as_string() == "green" && best.at("category_id").as_integer() == 7));
   EXPECT_GE(best.at("bbox").at(0).as_number(), 0);

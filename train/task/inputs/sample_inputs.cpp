@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/sample_inputs.h"
+#include "train/task/inputs/sample_inputs.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/task/pixel_inputs.h"
+#include "train/task/inputs/pixel_inputs.h"
 
 #include "ops/image/padded_images.h"
 #include "ops/ops.h"
