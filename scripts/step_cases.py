@@ -4,6 +4,8 @@
 import json
 import os
 import random
+import struct
+import zlib
 
 
 def image_case(model, pixels, batch, **smaller):
@@ -14,6 +16,23 @@ def image_case(model, pixels, batch, **smaller):
 def text_case(model, length, batch, layers, width, vocabulary):
     """A GPT ("gpt"), or a BERT that guesses masked words ("bert")."""
     return {"model": model, "size": length, "batch": batch, "layers": layers, "width": width, "vocabulary": vocabulary}
+
+
+def detector_case(model, pixels, batch, boxes=8, classes=90):
+    """A detector as torchvision has it, on images with so many boxes each."""
+    return {"model": model, "size": pixels, "batch": batch, "boxes": boxes, "classes": classes}
+
+
+def random_boxes(case, count):
+    """Corners and classes of `count` boxes within the images of a detector's case, the same in each process."""
+    draw, size = random.Random(count), case["size"]
+    corners, classes = [], []
+    for _ in range(count):
+        width, height = (draw.uniform(0.05, 0.6) * size for _ in range(2))
+        x, y = draw.uniform(0, size - width), draw.uniform(0, size - height)
+        corners.append([x, y, x + width, y + height])
+        classes.append(draw.randrange(case["classes"]))
+    return corners, classes
 
 
 def swin_window(pixels):
@@ -47,9 +66,46 @@ def texts_config(case, folder):
     }
 
 
+def write_noise(path, size):
+    """A PNG file of random pixels."""
+    rows = b"".join(b"\0" + random.randbytes(3 * size) for _ in range(size))
+
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)) +
+                   chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
+
+
+def detector_config(case, folder):
+    """On images of noise with random boxes, in the form of COCO."""
+    folder = os.path.join(folder, f"images-{len(os.listdir(folder))}")
+    os.mkdir(folder)
+    size, labels = case["size"], {"images": [], "annotations": [], "categories": [
+        {"id": i + 1, "name": f"class {i}"} for i in range(case["classes"])]}
+    for image in range(1, case["batch"] + 1):
+        write_noise(os.path.join(folder, f"{image}.png"), size)
+        labels["images"].append({"id": image, "file_name": f"{image}.png", "width": size, "height": size})
+        for corners, label in zip(*random_boxes(case, case["boxes"])):
+            x, y, right, below = corners
+            labels["annotations"].append({"id": len(labels["annotations"]) + 1, "image_id": image,
+                                          "category_id": label + 1, "iscrowd": 0, "bbox": [x, y, right - x, below - y]})
+    path = os.path.join(folder, "labels.json")
+    with open(path, "w") as file:
+        json.dump(labels, file)
+    split = {"images": folder, "labels": path}
+    return {"model": {"type": case["model"]},
+            "data": {"type": "coco", "train": split, "test": split, "augment": {"image_size": size}},
+            "task": {"type": "detection"}, "optimizer": {"type": "sgd", "lr": 1e-4, "momentum": 0.9}}
+
+
 def write_config(case, folder, **settings):
     """The path of a configuration of `hearth` for this step, of these settings too, in a new file of the folder."""
-    config = texts_config(case, folder) if "vocabulary" in case else images_config(case)
+    if "vocabulary" in case:
+        config = texts_config(case, folder)
+    else:
+        config = detector_config(case, folder) if "boxes" in case else images_config(case)
     config |= settings | {"train": {"batch_size": case["batch"]} | settings.get("train", {})}
     path = os.path.join(folder, f"step-{len(os.listdir(folder))}.json")
     with open(path, "w") as file:

@@ -6,8 +6,8 @@
 
 Reads requests, a JSON line each, with a "case" of `hearth bench ops`, timed forward and gradient together, or of
 step_cases.py, timed as a whole training step: torchvision's ResNets by SGD with momentum, its Swin-T (stochastic depth
-of 0.2), a GPT and a BERT by AdamW, both optimizers fused; bf16 and f16
-mean autocast, f16 with loss scaling.
+of 0.2), its detectors (by SGD too), a GPT and a BERT by AdamW, both optimizers fused;
+bf16 and f16 mean autocast, f16 with loss scaling.
 
 time    times each mode of a case, or those that the request has as "modes" (of a step, for each of "makers": torch,
         timm) and prints {"name", "shape", "peer": {"name", "mode", "ms"}} at once, so that of a mode that takes too long
@@ -18,7 +18,7 @@ serve   runs "mode" of the case once and prints the milliseconds; an outer scrip
 Started with RANK and WORLD_SIZE (and MASTER_ADDR, MASTER_PORT), `serve` steps as a rank of DistributedDataParallel on
 Gloo; a case is then what one rank has.
 
-Modes that begin with "compile" are torch.compile's. As a rank, the mode "fsdp" divides a model of text, block by block,
+Modes that begin with "compile" are torch.compile's, of a detector's trunk and heads. As a rank, the mode "fsdp" divides a model of text, block by block,
 by PyTorch's fully_shard. Images of steps are channels_last, except in the mode "eager". Of
 attention within windows "sdpa" has the chain's products and softmax in one.
 """
@@ -34,7 +34,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-from step_cases import swin_window
+from step_cases import random_boxes, swin_window
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 # What one operation alone cannot gain from is not compiled: it costs seconds a case.
@@ -120,11 +120,33 @@ def fully_shard(model, device):
     shard(model, mesh=mesh)
 
 
+def detector(case):
+    """torchvision's, with batch norm that learns, which resizes images to the size that they have."""
+    import torchvision
+
+    return torchvision.models.detection.__dict__[case["model"] + "_resnet50_fpn"](
+        weights=None, weights_backbone=None, num_classes=case["classes"], min_size=case["size"], max_size=case["size"],
+        trainable_backbone_layers=5)
+
+
+def boxes_of(case, device):
+    """For each image its boxes and their classes, as torchvision's detectors take them."""
+    corners, classes = random_boxes(case, case["boxes"])
+    return [{"boxes": torch.tensor(corners, device=device), "labels": torch.tensor(classes, device=device)}
+            for _ in range(case["batch"])]
+
+
 def step(case, mode, who, device):
     """A function that runs one training step."""
     torch.manual_seed(0)
     batch, size = case["batch"], case["size"]
-    if "vocabulary" in case:
+    if "boxes" in case:
+        layout = torch.contiguous_format if mode == "eager" else torch.channels_last
+        model = detector(case).to(device, memory_format=layout)
+        # The rest of a detector breaks the graph in many places.
+        model.backbone, model.head = compiled(model.backbone, mode), compiled(model.head, mode)
+        inputs, labels = list(torch.rand(batch, 3, size, size, device=device)), boxes_of(case, device)
+    elif "vocabulary" in case:
         model = text_network(case).to(device)
         ids = torch.randint(0, case["vocabulary"], (batch, size + 1), device=device)
         inputs, labels = ids[:, :-1].contiguous(), ids[:, 1:].flatten()
@@ -136,8 +158,8 @@ def step(case, mode, who, device):
     ranks = torch.distributed.is_initialized()
     if ranks and mode == "fsdp":
         fully_shard(model, device)
-    if case["model"].startswith("resnet"):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    if case["model"].startswith("resnet") or "boxes" in case:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4 if "boxes" in case else 0.01, momentum=0.9, fused=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     if ranks and mode != "fsdp":
@@ -147,9 +169,11 @@ def step(case, mode, who, device):
 
     def loss():
         with torch.autocast(device, dtype=DTYPES[case["dtype"]], enabled=case["dtype"] != "f32"):
+            if "boxes" in case:
+                return sum(model(inputs, labels).values())
             return F.cross_entropy(model(inputs), labels)
 
-    forward = compiled(loss, mode)
+    forward = loss if "boxes" in case else compiled(loss, mode)
 
     def run():
         optimizer.zero_grad(set_to_none=True)
