@@ -111,6 +111,18 @@ Batch Batch::gather(const std::vector<std::int64_t>& rows) const {
   return part;
 }
 
+Batch with_spare_entries(const Batch& batch) {
+  return batch.map([](const Batch::Named& named) {
+    if (named.axis != Batch::Axis::ragged) return named.tensor;
+    std::int64_t entries = 16;
+    while (entries < named.tensor.dim(0)) entries *= 2;
+    const Tensor padded = Tensor::zeros(named.tensor.shape().with(0, entries), named.tensor.dtype());
+    const Tensor from = named.tensor.contiguous();
+    if (from.byte_size() > 0) std::memcpy(padded.bytes(), from.bytes(), from.byte_size());
+    return padded;
+  });
+}
+
 Batch Batch::to(Device device) const {
   return map([&](const Named& one) { return one.tensor.to(device); });
 }

@@ -92,6 +92,10 @@ class HEARTH_API Batch {
   std::vector<Named> tensors_;
 };
 
+/// The batch with spare entries of zeros behind those of its ragged tensors, up to 16 times a power of two each, so
+/// that batches have few shapes. Its ragged tensors are on the host. Spare entries belong to no row.
+HEARTH_API Batch with_spare_entries(const Batch& batch);
+
 /// Labels of this number become ignored_label, and Batch::counted says how many others there are. Of labels that are
 /// not i64, nothing.
 HEARTH_API void ignore_labels(Batch& batch, std::int64_t number);

@@ -130,8 +130,9 @@ Tensor Fcos::forward(const Tensor& x) {
 }
 
 const Fcos::Points& Fcos::points_of(std::int64_t height, std::int64_t width, Device device) {
-  if (points_.height == height && points_.width == width && points_.anchors.device() == device) return points_;
-  Points points{height, width, {}, {}, {}};
+  const auto [place, is_new] = points_.try_emplace({device.type, device.index, height, width});
+  Points& points = place->second;
+  if (!is_new) return points;
   // Of the trunk's second stage: pixels from point to point.
   std::int64_t rows = height, columns = width, side = options_.trunk.stem == ResNetStem::imagenet ? 8 : 2;
   for (std::int64_t halvings = side; halvings > 1; halvings /= 2) rows = halved(rows), columns = halved(columns);
@@ -154,7 +155,7 @@ const Fcos::Points& Fcos::points_of(std::int64_t height, std::int64_t width, Dev
   const auto count = static_cast<std::int64_t>(anchors.size() / 4);
   points.anchors = Tensor::of<float>({count, 4}, anchors).to(device);
   points.reach = Tensor::of<float>({count, 2}, reach).to(device);
-  return points_ = std::move(points);
+  return points;
 }
 
 Tensor Fcos::loss(const Tensor& outputs, std::int64_t height, std::int64_t width, const TrueBoxes& truth) {

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "models/detection/detector.h"
@@ -48,11 +50,10 @@ class HEARTH_API Fcos : public nn::Module, public Detector {
     std::int64_t rows, columns, side;
   };
   struct Points {
-    std::int64_t height = 0, width = 0;
     std::vector<Level> levels;
     Tensor anchors, reach;  ///< f32 [P, 4], [P, 2]
   };
-  /// Those of an image of this size; kept until another size comes.
+  /// Those of an image of this size. They are kept, since recorded steps read them.
   const Points& points_of(std::int64_t height, std::int64_t width, Device device);
 
   FcosOptions options_;
@@ -60,7 +61,7 @@ class HEARTH_API Fcos : public nn::Module, public Detector {
   FeaturePyramid pyramid_;
   Group backbone_, head_;
   std::unique_ptr<FcosHead> classification_, regression_;
-  Points points_;
+  std::map<std::tuple<DeviceType, int, std::int64_t, std::int64_t>, Points> points_;
 };
 
 }  // namespace hearth::models

@@ -24,8 +24,7 @@ __global__ void boxes_of_points(PointInput<P> in, cuda::FaultSlot* faults, std::
     std::int64_t begin = 0;
     for (std::int64_t before = 0; before < image; ++before) begin += in.counts[before];
     const std::int64_t end = begin + in.counts[image];
-    const bool is_last = image == in.images - 1;
-    if (begin < 0 || end < begin || end > in.all || (is_last && end != in.all)) {
+    if (begin < 0 || end < begin || end > in.all) {
       cuda::report_fault(faults, cuda::FaultKind::index, end, in.all + 1);
       y[i] = background_point;
       continue;

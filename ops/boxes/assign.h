@@ -11,10 +11,10 @@
 
 namespace hearth {
 
-/// The boxes of a batch of images, one image after the other, without padding.
+/// The boxes of a batch of images, one image after the other. Boxes behind those of the last image are spare.
 struct HEARTH_API BoxList {
   Tensor boxes;      ///< [M, 4] as corners
-  Tensor counts;     ///< i64 [N]: how many each image has; their sum is M
+  Tensor counts;     ///< i64 [N]: how many each image has; M altogether, or fewer
   Tensor ignored{};  ///< bool [M], or absent: boxes that are no targets, and of which no point is background either
 };
 
@@ -25,8 +25,8 @@ struct HEARTH_API BoxList {
 /// anchor from its centre along both axes, and if the largest distance to its sides is inside the point's reach,
 /// [P, 2]: above the first number and below the second. The smallest box that qualifies is chosen, the first of equals.
 /// Anchors, reach and boxes are all f32 or all f64. One launch for any number of images and boxes. No gradient.
-/// UsageError, ShapeError, DTypeError, DeviceError; IndexError unless the counts add up to M, on a CUDA device when the
-/// host next waits. Source: Tian et al., "FCOS" (2019), as torchvision's.
+/// UsageError, ShapeError, DTypeError, DeviceError; IndexError for counts that add up to more than M, on a CUDA device
+/// when the host next waits. Source: Tian et al., "FCOS" (2019), as torchvision's.
 HEARTH_API Tensor assign_points(const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius = 1.5);
 
 namespace kernels {

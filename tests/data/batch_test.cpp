@@ -97,6 +97,20 @@ TEST(Batch, RaggedTensorsAreCounted) {
   EXPECT_FALSE(same_but_for_rows(batch, other)) << "rows are not entries";
 }
 
+TEST(Batch, SpareEntriesBelongToNoRow) {
+  const Batch padded = with_spare_entries(with_boxes());
+  ASSERT_EQ(padded["boxes"].shape(), (Shape{16, 2}));
+  std::vector<double> wanted{1, 2, 3, 4, 5, 6};
+  wanted.resize(32);
+  EXPECT_EQ(padded["boxes"].to_doubles(), wanted);
+  EXPECT_EQ(padded["images"].shape(), (Shape{3, 1}));
+  EXPECT_EQ(padded.gather({0, 1, 2})["boxes"].to_doubles(), with_boxes()["boxes"].to_doubles());
+  Batch many;
+  many.set("box_counts", Tensor::of<std::int64_t>({1}, {17}));
+  many.set_ragged("boxes", Tensor::zeros({17, 2}), "box_counts");
+  EXPECT_EQ(with_spare_entries(many)["boxes"].shape(), (Shape{32, 2}));
+}
+
 TEST(Batch, GathersRowsWithTheirEntries) {
   const Batch batch = with_boxes();
   const Batch picked = batch.gather({2, 0, 1, 2});

@@ -29,6 +29,7 @@ class CapturedStep {
   /// As training_step(). Batches of a new shape run eagerly in the arena of the graphs, twice the first of all and once
   /// all others, and are recorded when they come again. Steps run eagerly too if their shape could not be recorded
   /// twice, and if it comes after the first `max_graphs`. All do once a shape could not be recorded before any other.
+  /// Ragged tensors get spare entries (data::with_spare_entries()).
   virtual StepResult run(std::span<const data::Batch> batches) = 0;
   /// Forgets what is recorded, which the next step of each shape records again, with the same bits: tools that watch a
   /// device see the kernels of replays where they have seen the recording. Waits for the device. If there are several

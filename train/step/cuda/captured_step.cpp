@@ -88,8 +88,10 @@ class StepGraphs final : public CapturedStep {
 };
 
 StepResult StepGraphs::run(std::span<const data::Batch> batches) {
-  std::vector<data::Batch> relabelled;
+  std::vector<data::Batch> relabelled, padded;
   batches = as_loaded(session_, batches, relabelled);
+  for (const data::Batch& batch : batches) padded.push_back(data::with_spare_entries(batch));
+  batches = padded;
   const bool device_counts = session_.loss.ignored_label.has_value();
   const Ranks& ranks = *session_.ranks;
   auto place = std::find_if(all_.begin(), all_.end(),
