@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/boxes/box_dataset.h"
 #include "data/formats/cifar.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
@@ -76,6 +77,10 @@ class DescribedPairs : public DescribedText<PairDataset> {
 };
 
 DatasetPointer described_set(const DataFacts& facts) {
+  if (facts.kind == "boxes")
+    return std::make_shared<BoxDataset>(
+        AnnotatedImages{.source = not_opened(), .class_names = facts.classes, .category_ids = facts.category_ids},
+        default_decode_bytes);
   if (facts.kind == "images") return std::make_shared<DescribedImages>(facts);
   if (facts.kind == "table") return std::make_shared<TableDataset>(not_opened(), facts.table, RawRows{});
   HEARTH_CHECK(DataError, facts.tokenizer != nullptr, "data of kind ", facts.kind, " without a tokenizer");
@@ -191,6 +196,14 @@ DataFacts facts_of(const DataSplits& data) {
     facts.normalize = data.image_options.normalize;
     return facts;
   }
+  if (const BoxDataset* const boxes = data.train->boxes()) {
+    facts.kind = "boxes";
+    facts.classes = boxes->class_names();
+    facts.category_ids = boxes->annotated().category_ids;
+    facts.image = boxes->image_shape();
+    facts.normalize = data.image_options.normalize;
+    return facts;
+  }
   if (sequences == nullptr) {
     const auto* const table = dynamic_cast<const TableDataset*>(data.train.get());
     facts.kind = table != nullptr ? "table" : "samples";
@@ -212,7 +225,7 @@ DataSplits described_data(const Datasets::Component& data, const DataFacts& fact
   const OpenedData opened = data.make(Opening::options_only);
   const DatasetPointer set = described_set(facts);
   DataSplits described{set, nullptr, nullptr, no_transforms(), no_transforms(), opened.options};
-  if (facts.kind != "images") return described;
+  if (facts.kind != "images" && facts.kind != "boxes") return described;
   described.image_options = opened.image_options.value_or(ImageOptions{});
   ChannelStatistics& normalize = described.image_options.normalize;
   if (normalize.mean.empty()) normalize.mean = facts.normalize.mean;
@@ -236,6 +249,9 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
                ": is not there; give a folder or file of data to evaluate on");
   HEARTH_CHECK(UsageError, facts.kind != "samples", path,
                ": data of the program's own is opened as the configuration says; change it by --set data.FIELD=...");
+  HEARTH_CHECK(UsageError, facts.kind != "boxes", path,
+               ": images with boxes are opened as the configuration says; name others by --set data.test=... (coco) or "
+               "data.path=... (yolo, voc)");
   DataSplits data = described_data(configured, facts);
   if (facts.kind == "table") {
     const TablePointer rows = open_rows(configured, facts.table, path, true);

@@ -17,12 +17,14 @@ namespace hearth::data {
 struct TableFacts;
 
 struct DataFacts {
-  std::string kind = "images";         ///< or "labelled_text", "text", "parallel_text", "table", "samples"
+  std::string kind = "images";         ///< or "boxes", "labelled_text", "text", "parallel_text", "table", "samples"
   std::vector<std::string> classes{};  ///< names by label; none where ids are predicted
   // Of images:
   ImageShape image{};             ///< that all have in common, 0 where they differ
   int shrink_to = 0;              ///< Dataset::shrinks_to()
   ChannelStatistics normalize{};  ///< by which they were normalised
+  // Of images with boxes:
+  std::vector<std::int64_t> category_ids{};  ///< of the labels, by class
   // Of sequences:
   std::int64_t length = 0;  ///< the most ids of a row
   TokenizerPointer tokenizer{};

@@ -80,8 +80,8 @@ CommandSpec predict_spec() {
           "RUN_OR_CHECKPOINT [INPUT...]",
           1,
           1 << 20,
-          "Classifies image files, all images of folders, or sequences, one JSON line each on stdout; generates text; "
-          "or translates files of lines, - for the input. Needs nothing but the checkpoint.",
+          "Classifies image files, all images of folders, or sequences, one JSON line each on stdout; finds boxes on "
+          "images; generates text; or translates files of lines, - for the input. Needs nothing but the checkpoint.",
           {set_option(),
            {"--top", "N", "images and labelled sequences: how many classes to list (default: 3)"},
            {"--logits", "", "images and labelled sequences: list the model's outputs too, by label"},
@@ -97,7 +97,8 @@ CommandSpec predict_spec() {
            {"--greedy", "", "token streams: always the most probable token"},
            {"--beam", "N", "pairs of lines: open sequences of each search for a translation (default: 4; 1: greedy)"},
            {"--length-penalty", "A", "pairs of lines: above 0 favours longer translations (default: 0.6)"},
-           {"--out", "DIR", "tasks of a program's own: where files that are predicted go (default: .)"},
+           {"--out", "DIR",
+            "images with boxes, and tasks of a program's own: where pictures and other files go (default: .)"},
            {"--json", "", "print sequences as JSON lines too"}},
           predict_command};
 }

@@ -2,9 +2,15 @@
 #include "train/predict/answer.h"
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <iomanip>
 #include <iostream>
+#include <map>
+#include <numeric>
+#include <set>
 
 #include "autograd/grad_mode.h"
 #include "core/io/file.h"
@@ -60,7 +66,7 @@ class Unreadable {
 };
 
 /// The files named, and of folders all images below them.
-std::vector<std::string> image_files_of(const PredictCall& call, Unreadable& unreadable) {
+std::vector<std::string> image_files_of(const PredictCall& call, const PredictForm& form, Unreadable& unreadable) {
   std::vector<std::string> files;
   for (const std::string& input : call.inputs) {
     std::error_code absent;
@@ -74,7 +80,7 @@ std::vector<std::string> image_files_of(const PredictCall& call, Unreadable& unr
     HEARTH_CHECK(DataError, !below.paths.empty(), input, ": has no image file; give files, or a folder that has some");
     files.insert(files.end(), below.paths.begin(), below.paths.end());
   }
-  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", images_form().usage);
+  HEARTH_CHECK(UsageError, !files.empty(), "predict: no image is named; use ", form.usage);
   return files;
 }
 
@@ -105,7 +111,7 @@ void write_classes(const PredictCall& call, const std::vector<std::string>& inpu
 
 void answer_images(const PredictCall& call) {
   Unreadable unreadable(call.warnings);
-  const std::vector<std::string> files = image_files_of(call, unreadable);
+  const std::vector<std::string> files = image_files_of(call, images_form(), unreadable);
   for (std::size_t first = 0; first < files.size(); first += samples_at_once) {
     std::vector<std::string> names;
     std::vector<Tensor> inputs;
@@ -179,6 +185,64 @@ void answer_files(const PredictCall& call) {
   for (const std::string& input : call.inputs) call.out << to_text(call.of_file(input)) << std::endl;
 }
 
+/// COCO's number of each image: the file's name where all names are different numbers, else its place in the list.
+std::vector<std::int64_t> image_ids_of(const std::vector<std::string>& files) {
+  std::vector<std::int64_t> ids(files.size());
+  std::set<std::int64_t> different;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string stem = std::filesystem::path(files[i]).stem().string();
+    const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), ids[i]);
+    if (error == std::errc() && end == stem.data() + stem.size()) different.insert(ids[i]);
+  }
+  if (different.size() < files.size()) std::iota(ids.begin(), ids.end(), 1);
+  return ids;
+}
+
+/// Pictures have the names of their images, which folders may repeat.
+void require_different_names(const std::vector<std::string>& files) {
+  std::map<std::string, std::string> named;
+  for (const std::string& file : files) {
+    const auto [place, is_new] = named.try_emplace(std::filesystem::path(file).stem().string(), file);
+    HEARTH_CHECK(UsageError, is_new, "predict: ", file, " and ", place->second,
+                 " have the same name, and so would their pictures; predict them with different --out");
+  }
+}
+
+void answer_boxes(const PredictCall& call) {
+  Unreadable unreadable(call.warnings);
+  const std::vector<std::string> files = image_files_of(call, boxes_form(), unreadable);
+  require_different_names(files);
+  make_directories(call.options.folder);
+  const std::vector<std::int64_t> ids = image_ids_of(files);
+  Json results = Json::array();
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    try {
+      const Json line = call.of_file(files[i]);
+      call.out << to_text(line) << std::endl;
+      ++count;
+      for (const Json& box : line.at("boxes").items())
+        results.push_back(Json::object()
+                              .set("image_id", ids[i])
+                              .set("file_name", files[i])
+                              .set("category_id", box.at("category_id"))
+                              .set("bbox", box.at("bbox"))
+                              .set("score", box.at("score")));
+    } catch (const DataError& error) {
+      unreadable.add(error);
+    } catch (const FileError& error) {
+      unreadable.add(error);
+    }
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  const std::string path = call.options.folder + "/detections.json";
+  write_file_synced(path, to_text(results) + "\n");
+  call.warnings << "hearth: " << count << " images, " << std::fixed << std::setprecision(1)
+                << static_cast<double>(count) / std::max(spent.count(), 1e-9) << " images/s; boxes in " << path << "\n";
+  unreadable.report(files.size());
+}
+
 }  // namespace
 
 void each_lines(const std::string& input, const std::function<void(const std::vector<std::string>&)>& use) {
@@ -223,6 +287,15 @@ const PredictForm& rows_form() {
                                 .options = {"--top", "--logits"},
                                 .answer = answer_rows,
                                 .predictor_function = "predict_rows()"};
+  return form;
+}
+
+const PredictForm& boxes_form() {
+  static const PredictForm form{.trained_on = "images with boxes",
+                                .usage = "hearth predict RUN IMAGE... (or folders), --out DIR",
+                                .options = {"--out"},
+                                .answer = answer_boxes,
+                                .predictor_function = "predict_batch()"};
   return form;
 }
 

@@ -65,6 +65,9 @@ HEARTH_API const PredictForm& images_form();
 HEARTH_API const PredictForm& sequences_form();
 /// A JSON line with the classes or numbers of each row.
 HEARTH_API const PredictForm& rows_form();
+/// A line for each image, by Task::predict(), and all their boxes as COCO's results in detections.json. Images as
+/// images_form() takes them. UsageError for two of the same name.
+HEARTH_API const PredictForm& boxes_form();
 /// A line for each file, by Task::predict().
 HEARTH_API const PredictForm& files_form();
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/detection/detector.h"
+#include "train/predict/answer.h"
 #include "train/task/inputs/pixel_inputs.h"
 #include "train/task/task.h"
 
@@ -27,6 +28,7 @@ class HEARTH_API DetectionTask : public Task {
   void check(const Loss& loss) const override;
   std::unique_ptr<Metrics> metrics() const override;
   std::string describe() const override;
+  const PredictForm& form() const override { return boxes_form(); }
   /// The boxes that are found on an image: class, category id, score, and x, y, width and height in its pixels, as
   /// COCO's result files have them. Draws them on a copy of the image in `folder`.
   Json predict(const TrainedModel& trained, const std::string& path, const std::string& folder) const override;

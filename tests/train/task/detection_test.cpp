@@ -4,19 +4,25 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <ostream>
+#include <set>
 
 #include "autograd/grad_mode.h"
+#include "core/cuda/counters.h"
 #include "core/io/json_text.h"
 #include "data/images/codecs/image.h"
 #include "data/loading/loader.h"
 #include "dist/process_group.h"
 #include "tests/support/error_message.h"
+#include "tests/support/places.h"
 #include "tests/support/ranks.h"
+#include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
+#include "train/step/captured_step.h"
 #include "train/step/step.h"
 #include "train/task/report_sections.h"
 #include "train/trainer.h"
@@ -145,11 +151,92 @@ TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   EXPECT_PRED2(test::contains, sections.html(), "1.png");
 }
 
+TEST_F(DrawnBoxes, ArePredictedByTheRunAlone) {
+  const auto hearth = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), test::hearth_program());
+    return test::run_program(words, folder_.path());
+  };
+  const test::ProgramResult run = hearth({"train", "run.json", "--out", "run", "--set", "train.epochs=null", "--set",
+                                          "train.steps=2", "--set", "checkpoint.every_epochs=1"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  std::filesystem::rename(folder_ / "test", folder_ / "pictures");
+  for (const char* name : {"train", "train.json", "test.json"}) std::filesystem::remove_all(folder_ / name);
+  std::ofstream(folder_ / "pictures/99.png") << "no image";
+
+  const std::vector<std::string> words{
+      "predict", "run", "pictures", "--out", "out", "--set", R"(task={"type": "detection", "score_threshold": 0})"};
+  const test::ProgramResult result = hearth(words);
+  EXPECT_EQ(result.exit_code, 3) << "99.png is none";
+  EXPECT_PRED2(test::contains, result.err, "99.png");
+  EXPECT_PRED2(test::contains, result.err, "10 images, ");
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 10);
+  const Json boxes = read_json(folder_ / "out/detections.json", {std::uint64_t{1} << 24, "boxes"});
+  std::set<std::int64_t> images;
+  for (const Json& box : boxes.items()) {
+    images.insert(box.at("image_id").as_integer());
+    EXPECT_TRUE(box.at("category_id").as_integer() == 3 || box.at("category_id").as_integer() == 7);
+    EXPECT_EQ(box.at("bbox").size(), 4U);
+  }
+  EXPECT_EQ(images, (std::set<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(std::filesystem::exists(folder_ / join_text("out/", i, ".boxes.png"))) << i;
+
+  std::filesystem::create_directories(folder_ / "more");
+  std::filesystem::copy(folder_ / "pictures/3.png", folder_ / "more/3.png");
+  const test::ProgramResult twice = hearth({"predict", "run", "pictures/3.png", "more"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_PRED2(test::contains, twice.err, "have the same name");
+}
+
 TEST_F(DrawnBoxes, OnTwoRanksHaveTheFiguresOfOne) {
   const std::vector<std::string> overrides{"train.epochs=3", "train.deterministic=true", "dist.shards=2"};
   const Json two = trained(2, overrides);
   EXPECT_EQ(to_text(two), to_text(trained(2, overrides)));
   EXPECT_TRUE(std::isfinite(two.at("loss").as_number()));
+}
+
+struct Trained {
+  std::string weights, state;
+  double loss = 0;
+  bool operator==(const Trained&) const = default;
+};
+
+template <class Step>
+Trained after_steps(Session& session, int steps, const Step& step) {
+  data::Loader loader = session.make_train_loader();
+  for (int i = 0; i < steps; ++i) {
+    const data::Batch batch = loader.next();
+    session.position.interval.samples += step(std::span(&batch, 1)).samples;
+    ++session.position.step;
+  }
+  session.read_interval();
+  return {session.model_state.hash(), session.training_state.hash(), session.position.interval.loss_sum};
+}
+
+TEST_F(DrawnBoxes, ReplayedStepsGiveTheBitsOfEagerOnes) {
+  if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  for (const char* precision : {R"({"level": "O0"})", R"({"level": "O2", "dtype": "bf16"})"}) {
+    const std::vector<std::string> overrides{"device=\"cuda\"", "train.batch_size=2",
+                                             join_text("precision=", precision)};
+    constexpr int recorded_after = 3, steps = 8;
+    Session eager(load_config(path_, overrides)), replayed(load_config(path_, overrides));
+    const Trained wanted = after_steps(eager, steps, [&](auto batches) { return training_step(eager, batches); });
+    const auto captured = make_captured_step(replayed);
+    cuda::Counters before{}, spent{};
+    int step = 0;
+    const Trained result = after_steps(replayed, steps, [&](auto batches) {
+      if (step++ == recorded_after) before = cuda::counters();
+      const StepResult done = captured->run(batches);
+      spent = cuda::counters() - before;
+      return done;
+    });
+    EXPECT_EQ(captured->unsupported_reason(), "");
+    EXPECT_EQ(captured->graphs(), 1) << "batches of any number of boxes have the shape of a few";
+    EXPECT_EQ(result, wanted) << precision;
+    EXPECT_EQ(spent.graph_launches, steps - recorded_after);
+    EXPECT_EQ(spent.launches, 0);
+    EXPECT_EQ(spent.waits, 0);
+    EXPECT_EQ(spent.allocations, 0);
+  }
 }
 
 TEST_F(DrawnBoxes, RefuseWhatIsNotOfDetection) {
