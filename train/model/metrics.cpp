@@ -65,8 +65,8 @@ double ClassCounts::iou() const { return ratio(correct, predicted + present - co
 
 std::vector<std::pair<std::string, double>> headline_metrics(const Json& record) {
   std::vector<std::pair<std::string, double>> found;
-  for (const char* key : {"mean_iou", "top_k_accuracy", "precision", "recall", "f1", "micro_f1", "exact_match", "map",
-                          "recall_at_1", "mse", "mae", "r2"})
+  for (const char* key : {"ap", "ap_50", "mean_iou", "top_k_accuracy", "precision", "recall", "f1", "micro_f1",
+                          "exact_match", "map", "recall_at_1", "mse", "mae", "r2"})
     if (const Json* value = record.find(key); value != nullptr && value->is_number())
       found.emplace_back(key, value->as_number());
   return found;
