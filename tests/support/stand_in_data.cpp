@@ -168,7 +168,7 @@ void write_shapes(const fs::path& folder) {
 }
 
 /// Red and green squares on grey images, labelled as COCO does.
-void write_clipart_boxes(const fs::path& folder) {
+void write_drawn_boxes(const fs::path& folder) {
   for (const std::string part : {"train", "test"}) {
     std::string images, boxes;
     fs::create_directories(folder / part);
@@ -228,7 +228,7 @@ void write_stand_in_data(const fs::path& folder) {
     write_image_folders(folder / "imagenet", {"val"}, 3);
     write_image_folders(folder / "clipart", {"valid", "test"}, 4);
     write_shapes(folder / "shapes");
-    write_clipart_boxes(folder / "clipart_boxes");
+    for (const char* const name : {"clipart_boxes", "tree_crowns"}) write_drawn_boxes(folder / name);
   }
   write_novels(folder / "jane_austen");
   std::string web;

@@ -57,6 +57,8 @@ const std::map<std::string, Options>& reductions() {
        {"train.batch_size=2", "train.accumulate=2", "data.augment.image_size=64", "model.width=12",
         "model.heads=[1,1,2,2]", "model.depths=[1,1,2,1]", "data.workers=1"}},
       {"minilm_finetune.json", {"train.batch_size=4", "model.width=48"}},
+      {"trees_fcos.json",
+       {"train.batch_size=4", "model.channels=16", "model.groups=4", "model.width=8", "data.augment.image_size=64"}},
       {"transformer_big_wmt.json", with(pairs, with(bytes, {"model.layers=2", "model.decoder_layers=2", "model.heads=4",
                                                             "train.accumulate=2", "data.workers=1"}))},
   };
