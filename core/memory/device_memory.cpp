@@ -16,6 +16,7 @@
 #include "core/cpu/free_memory.h"
 #include "core/cuda/memory.h"
 #include "core/error.h"
+#include "core/memory/lasting_memory.h"
 #include "core/memory/memory.h"
 
 namespace hearth {
@@ -108,6 +109,9 @@ DeviceMemoryScope::~DeviceMemoryScope() {
   replaced_device = previous_device_;
   replacement = previous_;
 }
+
+LastingMemoryScope::LastingMemoryScope() : previous_(std::exchange(replacement, nullptr)) {}
+LastingMemoryScope::~LastingMemoryScope() { replacement = previous_; }
 
 MemoryScope::MemoryScope(MemoryResource& resource) : previous_(cpu_memory().exchange(&resource)) {}
 MemoryScope::~MemoryScope() { cpu_memory().store(previous_); }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "autograd/grad_mode.h"
+#include "core/memory/lasting_memory.h"
 #include "models/detection/candidates.h"
 #include "ops/ops.h"
 
@@ -153,6 +154,7 @@ const Fcos::Points& Fcos::points_of(std::int64_t height, std::int64_t width, Dev
     rows = halved(rows), columns = halved(columns), side *= 2;
   }
   const auto count = static_cast<std::int64_t>(anchors.size() / 4);
+  const LastingMemoryScope lasting;
   points.anchors = Tensor::of<float>({count, 4}, anchors).to(device);
   points.reach = Tensor::of<float>({count, 2}, reach).to(device);
   return points;
