@@ -185,7 +185,7 @@ void answer_files(const PredictCall& call) {
   for (const std::string& input : call.inputs) call.out << to_text(call.of_file(input)) << std::endl;
 }
 
-/// COCO's number of each image: the file's name where all names are different numbers, else its place in the list.
+/// COCO's number of each image: the file's name where all names are different numbers, else its position in the list.
 std::vector<std::int64_t> image_ids_of(const std::vector<std::string>& files) {
   std::vector<std::int64_t> ids(files.size());
   std::set<std::int64_t> different;

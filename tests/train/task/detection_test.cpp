@@ -215,9 +215,10 @@ Trained after_steps(Session& session, int steps, const Step& step) {
 TEST_F(DrawnBoxes, ReplayedStepsGiveTheBitsOfEagerOnes) {
   if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
   for (const char* precision : {R"({"level": "O0"})", R"({"level": "O2", "dtype": "bf16"})"}) {
-    const std::vector<std::string> overrides{"device=\"cuda\"", "train.batch_size=2",
-                                             join_text("precision=", precision)};
-    constexpr int recorded_after = 3, steps = 8;
+    const std::vector<std::string> overrides{
+        "device=\"cuda\"", "train.batch_size=2", "data.augment.image_size=32", join_text("precision=", precision),
+        R"(model={"type": "fcos", "depth": 10, "width": 8, "channels": 8, "convolutions": 1, "groups": 4})"};
+    constexpr int recorded_after = 3, steps = 6;
     Session eager(load_config(path_, overrides)), replayed(load_config(path_, overrides));
     const Trained wanted = after_steps(eager, steps, [&](auto batches) { return training_step(eager, batches); });
     const auto captured = make_captured_step(replayed);
