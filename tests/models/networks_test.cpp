@@ -131,7 +131,7 @@ TEST(ResNet, BadOptionsAreRefused) {
   EXPECT_THROW(models::ResNet({.blocks = {1, 1, 1, 1, 1, 1, 1}}), ShapeError);
   EXPECT_THROW(models::ResNet({.depth = 18, .width = 0}), ShapeError);
   EXPECT_THROW(models::ResNet({.depth = 18, .in_channels = 0}), ShapeError);
-  EXPECT_THROW(models::ResNet({.depth = 18, .classes = 0}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .classes = -1}), ShapeError);
 }
 
 TEST(Vgg, ParameterCountsAndNamesAreTorchvisions) {
