@@ -91,11 +91,11 @@ Batch Batch::gather(const std::vector<std::int64_t>& rows) const {
   const std::int64_t there = this->rows();
   for (const std::int64_t row : rows)
     HEARTH_CHECK(IndexError, row >= 0 && row < there, "batch: row ", row, " of ", there);
-  Batch part = map([&](const Named& whole) {
-    if (whole.axis == Axis::shared) return whole.tensor;
-    const Tensor from = whole.tensor.contiguous();
+  Batch part = map([&](const Named& source) {
+    if (source.axis == Axis::shared) return source.tensor;
+    const Tensor from = source.tensor.contiguous();
     std::vector<std::int64_t> ends;
-    if (whole.axis == Axis::ragged) ends = ends_of((*this)[whole.counts]);
+    if (source.axis == Axis::ragged) ends = ends_of((*this)[source.counts]);
     const auto begin = [&](std::int64_t row) { return ends.empty() ? row : ends[static_cast<std::size_t>(row)]; };
     std::int64_t entries = 0;
     for (const std::int64_t row : rows) entries += begin(row + 1) - begin(row);

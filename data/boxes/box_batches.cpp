@@ -98,16 +98,16 @@ class BoxBatches : public OrderedBatches {
 
   void put_pixels(Workspace& space, Random& random, std::byte* target) const {
     resize(space.decoded, space.region, space.image);
-    Image* whole = &space.image;
+    Image* input = &space.image;
     if (space.image.height != size_ || space.image.width != size_) {
       crop(space.image, {-((size_ - space.image.height) / 2), -((size_ - space.image.width) / 2), size_, size_},
            margin_, space.scratch);
-      whole = &space.scratch;
+      input = &space.scratch;
     }
     if (options().dtype == DType::u8)
-      std::memcpy(target, whole->pixels.data(), whole->pixels.size());
+      std::memcpy(target, input->pixels.data(), input->pixels.size());
     else
-      transforms_.finish(*whole, random, options().dtype, target);
+      transforms_.finish(*input, random, options().dtype, target);
   }
 
   /// The row's part of each tensor but the images.

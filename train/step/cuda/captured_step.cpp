@@ -90,13 +90,13 @@ class StepGraphs final : public CapturedStep {
 StepResult StepGraphs::run(std::span<const data::Batch> batches) {
   std::vector<data::Batch> relabelled, padded;
   batches = as_loaded(session_, batches, relabelled);
+  if (!unsupported_reason_.empty()) return training_step(session_, batches);
   for (const data::Batch& batch : batches) padded.push_back(data::with_spare_entries(batch));
   batches = padded;
   const bool device_counts = session_.loss.ignored_label.has_value();
   const Ranks& ranks = *session_.ranks;
   auto place = std::find_if(all_.begin(), all_.end(),
                             [&](const auto& recorded) { return recorded->fits(batches, device_counts, ranks); });
-  if (!unsupported_reason_.empty()) return training_step(session_, batches);
   if (place == all_.end() && all_.size() == max_graphs) {
     (void)all_replay(does_not_replay);
     // Within the arena, which has the memory.
