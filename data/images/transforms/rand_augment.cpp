@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "data/images/transforms/color.h"
+#include "data/images/transforms/warp.h"
 
 namespace hearth::data {
 namespace {
@@ -79,40 +80,13 @@ void sharpen(Image& image, Image& scratch, int factor) {
     }
 }
 
-// Where a pixel of the result comes from: (a x + b y + c, d x + e y + f), of centres at halves.
-struct Map {
-  double a, b, c, d, e, f;
-};
-
-void move(Image& image, Image& scratch, const Map& map, const std::vector<std::uint8_t>& fill) {
+void move(Image& image, Image& scratch, const AffineMap& map, const std::vector<std::uint8_t>& fill) {
   scratch.reshape(image.height, image.width, image.channels);
-  const int channels = image.channels;
-  for (int y = 0; y < image.height; ++y)
-    for (int x = 0; x < image.width; ++x) {
-      std::uint8_t* const to = scratch.row(y) + x * channels;
-      const double source_x = map.a * (x + 0.5) + map.b * (y + 0.5) + map.c;
-      const double source_y = map.d * (x + 0.5) + map.e * (y + 0.5) + map.f;
-      if (!(source_x >= 0 && source_x < image.width && source_y >= 0 && source_y < image.height)) {
-        std::copy_n(fill.begin(), channels, to);
-        continue;
-      }
-      const double left = std::floor(source_x - 0.5), top = std::floor(source_y - 0.5);
-      const double right_share = source_x - 0.5 - left, lower_share = source_y - 0.5 - top;
-      const int x0 = std::max(static_cast<int>(left), 0), x1 = std::min(static_cast<int>(left) + 1, image.width - 1);
-      const int y0 = std::max(static_cast<int>(top), 0), y1 = std::min(static_cast<int>(top) + 1, image.height - 1);
-      const std::uint8_t *const upper = image.row(y0), *const lower = image.row(y1);
-      for (int c = 0; c < channels; ++c) {
-        const auto between = [&](const std::uint8_t* row) {
-          return row[x0 * channels + c] + (row[x1 * channels + c] - row[x0 * channels + c]) * right_share;
-        };
-        const double above = between(upper);
-        to[c] = static_cast<std::uint8_t>(std::lround(above + (between(lower) - above) * lower_share));
-      }
-    }
+  warp(image, map, fill, scratch);
   std::swap(image, scratch);
 }
 
-Map rotation(const Image& image, double degrees) {
+AffineMap rotation(const Image& image, double degrees) {
   // 15 digits, as Pillow has it: so that quarters of a turn hit their pixels.
   const auto rounded = [](double value) { return std::round(value * 1e15) / 1e15; };
   const double cosine = rounded(std::cos(degrees * pi / 180)), sine = rounded(std::sin(degrees * pi / 180));
