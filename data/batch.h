@@ -32,10 +32,11 @@ using TensorSample = std::vector<std::pair<std::string, Tensor>>;
 ///   own.
 /// - images with boxes: "images" as above, and of all boxes of the batch, image by image, without padding: "boxes", x0,
 ///   y0, x1, y1 in pixels of the input, f32 [M, 4]; "classes", i64 [M]; "box_flags", u8 [M]: 1 where a box is a
-///   crowd's, 2 where it is to be ignored, or both. "box_counts", i64 [N], how many of them each image has;
-///   "image_sizes", height and width of the image as its labels mean it, i64 [N, 2]; "image_maps", f64 [N, 4]: sx, sy,
-///   tx, ty, by which (x, y) of the image lies at (sx x + tx, sy y + ty) of the input; sx is below 0 where it is
-///   mirrored.
+///   crowd's, 2 where it is to be ignored, or both; "box_areas", areas of the objects in square pixels of the image,
+///   f64 [M]. "box_counts", i64 [N], how many of them each image has; "image_sizes", height and width of the image as
+///   its labels mean it, i64 [N, 2]; "image_maps", f64 [N, 4]: sx, sy, tx, ty, by which (x, y) of the image lies at
+///   (sx x + tx, sy y + ty) of the input; sx is below 0 where it is mirrored. Where the input shows several images, or
+///   one that is turned, the input itself is the image.
 /// - translations: "source", ids i32 [N, S], padded; "target", the ids of the translation so far, i32 [N, T], padded;
 ///   "labels", i64 [N, T]: `target` one position later.
 class HEARTH_API Batch {

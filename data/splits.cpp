@@ -39,7 +39,7 @@ DType image_type(DeviceType target) { return target == DeviceType::cuda ? DType:
 }  // namespace
 
 Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target, const LoaderPart& part,
-                                std::int64_t first_batch) const {
+                                std::int64_t first_batch, std::int64_t mixed_batches) const {
   return Loader(train, train_transforms,
                 {.batch_size = batch_size,
                  .workers = options.workers,
@@ -50,6 +50,7 @@ Loader DataSplits::train_loader(std::int64_t batch_size, std::uint64_t seed, Dev
                  .seed = seed,
                  .mixup_alpha = image_options.augment.mixup,
                  .cutmix_alpha = image_options.augment.cutmix,
+                 .mixed_batches = mixed_batches,
                  .dtype = image_type(target),
                  .part = part,
                  .first_batch = first_batch,

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -46,9 +47,11 @@ struct HEARTH_API DataSplits {
   std::int64_t train_batches(std::int64_t batch_size) const;
   /// Shuffled batches of the training split, all of `batch_size`; mixed if the configuration says so. `target`: where
   /// they are used; CUDA devices normalise images themselves and get their pixels.
-  /// With `part` the pieces of one rank; from `first_batch` on, counted through all epochs.
+  /// With `part` the pieces of one rank; from `first_batch` on, counted through all epochs. Mosaic and mixup end
+  /// before the batch `mixed_batches`, as LoaderOptions has it.
   Loader train_loader(std::int64_t batch_size, std::uint64_t seed, DeviceType target = DeviceType::cpu,
-                      const LoaderPart& part = {}, std::int64_t first_batch = 0) const;
+                      const LoaderPart& part = {}, std::int64_t first_batch = 0,
+                      std::int64_t mixed_batches = std::numeric_limits<std::int64_t>::max()) const;
   /// Batches of a split in order, the last one as small as it is. `of_rank` as for train_loader().
   Loader eval_loader(const DatasetPointer& part, std::int64_t batch_size, DeviceType target = DeviceType::cpu,
                      const LoaderPart& of_rank = {}) const;

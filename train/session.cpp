@@ -38,6 +38,11 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
   }
   plan.total_steps = options.steps ? *options.steps
                                    : optim::steps_of_epochs(static_cast<double>(*options.epochs), plan.steps_per_epoch);
+  if (const std::int64_t closed = data.image_options.augment.boxes.close_mosaic; closed > 0) {
+    plan.mixed_batches = plan.total_steps * options.accumulate - closed * plan.batches_per_epoch;
+    HEARTH_CHECK(ConfigError, plan.mixed_batches > 0, "/data/augment/close_mosaic: the last ", closed,
+                 " epochs, without mosaic and mixup, are all of the run's; lower it, or leave out mosaic and mixup");
+  }
   return plan;
 }
 
@@ -436,7 +441,8 @@ Switches Session::switches() const {
 }
 
 data::Loader Session::make_train_loader(std::int64_t first_batch) const {
-  return data.train_loader(config().train.batch_size, config().seed, device_.type, ranks->part(), first_batch);
+  return data.train_loader(config().train.batch_size, config().seed, device_.type, ranks->part(), first_batch,
+                           plan.mixed_batches);
 }
 
 std::pair<std::string, data::DatasetPointer> Session::evaluation_part(const std::string& name) const {

@@ -2,6 +2,8 @@
 // Everything a run is made of, built from its config; or what computes with a model that is trained already.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +38,7 @@ struct Plan {
   /// epoch and begin the next, or take in several. See optim::steps_of_epochs().
   double steps_per_epoch = 0;
   std::int64_t total_steps = 0;
+  std::int64_t mixed_batches = std::numeric_limits<std::int64_t>::max();  ///< as data::LoaderOptions has it
 };
 
 /// What one step did.

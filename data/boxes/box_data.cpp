@@ -36,11 +36,13 @@ OpenedData opened_boxes(Splits splits, const BoxData& options) {
   OpenedData opened{std::move(splits), options};
   ImageOptions images;
   images.augment.image_size = options.augment.image_size;
-  images.augment.fit = Fit::pad;
+  images.augment.fit = options.augment.fit;
   images.augment.horizontal_flip = options.augment.flip;
   images.augment.fill = options.augment.fill;
   images.augment.filter = options.augment.filter;
   images.augment.scaled_decoding = options.augment.scaled_decoding;
+  images.augment.color_jitter = options.augment.color_jitter;
+  images.augment.boxes = options.augment;
   images.normalize = options.normalize;
   opened.image_options = images;
   return opened;
@@ -55,11 +57,55 @@ ChannelStatistics usual_statistics() { return {{0.485, 0.456, 0.406}, {0.229, 0.
 
 }  // namespace
 
+void describe(Fields<RandomAffine>& fields) {
+  fields.number("rotation", &RandomAffine::rotation, {.min = 0, .max = 180}, "Degrees, in -x to x.");
+  fields.number("scale", &RandomAffine::scale, {.above = 0, .max = 16}, "Least and greatest factor.");
+  fields.number("shear", &RandomAffine::shear, {.min = 0, .max = 40}, "Degrees along each axis, in -x to x.");
+  fields.number("translation", &RandomAffine::translation, {.min = 0, .max = 1},
+                "Shift along each axis in -x to x of image_size.");
+  fields.rule([](const RandomAffine& o) { return o.scale[0] > o.scale[1] ? "scale is [least, greatest]" : ""; });
+}
+
+namespace {
+
+/// Of the options that only images without mosaic take, whether some are there.
+bool has_single_moves(const BoxAugment& o) {
+  return o.iou_crop || o.expand > 1 || o.scale_jitter != std::array<double, 2>{1, 1};
+}
+
+void describe_mixing(Fields<BoxAugment>& fields) {
+  fields.number(
+      "mosaic", &BoxAugment::mosaic, {.min = 0, .max = 1},
+      "Probability that an image and three others, around a random centre, become one. These four are fitted to "
+      "image_size; iou_crop, expand and scale_jitter leave them alone.");
+  fields.number("mixup", &BoxAugment::mixup, {.min = 0, .max = 1},
+                "Probability that another image, at 0.5 to 1.5 of its fitted size, is blended in with its boxes.");
+  fields.integer("close_mosaic", &BoxAugment::close_mosaic, {.min = 0},
+                 "So many last epochs of a run are without mosaic and mixup; 15 of 300 are usual.");
+  fields.rule([](const BoxAugment& o) {
+    return o.close_mosaic > 0 && o.mosaic == 0 && o.mixup == 0
+               ? "close_mosaic ends mosaic and mixup, and neither is on; set one, or leave close_mosaic out"
+               : "";
+  });
+  fields.rule([](const BoxAugment& o) {
+    return o.mosaic == 1 && o.close_mosaic == 0 && has_single_moves(o)
+               ? "iou_crop, expand and scale_jitter are of images without mosaic, and a mosaic of 1 leaves none; lower "
+                 "mosaic, set close_mosaic, or leave them out"
+               : "";
+  });
+}
+
+}  // namespace
+
 void describe(Fields<BoxAugment>& fields) {
   fields.integer("image_size", &BoxAugment::image_size, {.min = 16, .max = 8192},
-                 "Side of the square input: the longer side of an image becomes it, margins fill the rest.");
+                 "Side of the square input, in training and evaluation.");
+  fields.choice("fit", &BoxAugment::fit, {{"pad", Fit::pad}, {"stretch", Fit::stretch}},
+                "How an image becomes that square: its longer side becomes image_size and margins fill the rest, or "
+                "both sides become image_size.");
   fields.boolean("flip", &BoxAugment::flip, "Mirror every other image, left to right, and its boxes.");
-  fields.number("fill", &BoxAugment::fill, {.min = 0, .max = 1}, "The margins, from black at 0 to white at 1.");
+  fields.number("fill", &BoxAugment::fill, {.min = 0, .max = 1},
+                "What lies outside an image, from black at 0 to white at 1; expand has the mean of `normalize`.");
   fields.choice(
       "interpolation", &BoxAugment::filter,
       {{"bilinear", ResizeFilter::bilinear}, {"bicubic", ResizeFilter::bicubic}, {"area", ResizeFilter::area}},
@@ -69,6 +115,24 @@ void describe(Fields<BoxAugment>& fields) {
       "scaled_decoding", &BoxAugment::scaled_decoding,
       "Decode a JPEG at 1/2, 1/4 or 1/8 of its size where it has at least so many times the rows and columns "
       "of the result.");
+  fields.boolean("iou_crop", &BoxAugment::iou_crop,
+                 "SSD's random crop: a part that overlaps a box by a random least IoU, or all of the image.");
+  fields.number(
+      "expand", &BoxAugment::expand, {.min = 1, .max = 16},
+      "Greatest side of a canvas of the mean colour on which the image lies anywhere, in sides of the image; 1 "
+      "turns it off, SSD has 4.");
+  fields.number("expand_probability", &BoxAugment::expand_probability, {.min = 0, .max = 1}, "That it is expanded.");
+  fields.number(
+      "scale_jitter", &BoxAugment::scale_jitter, {.above = 0, .max = 16},
+      "Least and greatest factor of the fitted size; the image lies anywhere, and is cut where it is larger.");
+  fields.object("affine", &BoxAugment::affine, "Random rotation, scale, shear and translation about the centre.");
+  fields.object("color_jitter", &BoxAugment::color_jitter, "Random changes of colour.");
+  fields.number("min_visibility", &BoxAugment::min_visibility, {.min = 0, .max = 1},
+                "Boxes of which a smaller share of the area is left are dropped.");
+  fields.rule([](const BoxAugment& o) {
+    return o.scale_jitter[0] > o.scale_jitter[1] ? "scale_jitter is [least, greatest]" : "";
+  });
+  describe_mixing(fields);
 }
 
 void describe(Fields<CocoSplit>& fields) {

@@ -13,13 +13,16 @@
 namespace hearth::data {
 
 /// "augment" of images with boxes.
-struct BoxAugment {
+struct BoxAugment : BoxTransformOptions {
   int image_size = 640;
+  Fit fit = Fit::pad;
   bool flip = false;
   double fill = 114.0 / 255;
+  ColorJitter color_jitter{};
   ResizeFilter filter = ResizeFilter::bilinear;
   bool scaled_decoding = true;
 };
+HEARTH_API void describe(Fields<RandomAffine>& fields);
 HEARTH_API void describe(Fields<BoxAugment>& fields);
 
 /// The options of a dataset of images with boxes.

@@ -53,6 +53,7 @@ void BoxDataset::identify(std::int64_t index, Sha256& digest) const {
   digest.update(join_text(sample_name(index), '\n'));
   for (const BoxAnnotation& box : annotated_.boxes_of(static_cast<std::size_t>(index))) {
     digest.update(std::as_bytes(std::span(box.corners)));
+    digest.update(std::as_bytes(std::span(&box.area, 1)));
     digest.update(join_text(box.label, ' ', box.crowd, ' ', box.ignored, '\n'));
   }
 }

@@ -15,10 +15,10 @@
 
 namespace hearth::data {
 
-/// Images in files with boxes in memory. Batches are those of "images with boxes" (data/batch.h): each image is
-/// resized, its longer side to the input's, and has even margins along the other; in training every other one is
-/// mirrored where TransformOptions::horizontal_flip says so, by a draw for each sample. Of the other options those on
-/// resizing, filling and normalisation count. Boxes without area are no targets and left out.
+/// Images in files with boxes in memory. Batches are those of "images with boxes" (data/batch.h). Each image is fitted
+/// to the input's square; in training it is moved before as TransformOptions::boxes and `horizontal_flip` say, by draws
+/// for each sample and epoch. Of the other options those on resizing, filling, colour and normalisation count. Boxes
+/// without area are no targets and left out.
 class HEARTH_API BoxDataset : public Dataset {
  public:
   /// `decode_bytes` limits the memory that decoding one image may take.

@@ -17,6 +17,7 @@
 #include "data/images/codecs/image.h"
 #include "data/images/codecs/sizing.h"
 #include "data/loading/loader_options.h"
+#include "data/loading/sample_runs.h"
 #include "data/loading/stages.h"
 
 namespace hearth::data {
@@ -31,6 +32,9 @@ struct Workspace {
   Region region{};
   Image image{};
   Image scratch{};
+  Image partner{};  ///< what is blended into `image`
+  /// Of each row that takes in more than its own sample, the bad ones that the maker has passed over.
+  std::vector<SampleRuns> passed{};
   StageClock clock{};
 };
 

@@ -395,6 +395,7 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
     const std::vector<std::int64_t> planned = made.batch.samples;
     std::vector<std::int64_t> tried;
     space.kept.reset();
+    space.passed.clear();
     while (true) {
       std::vector<std::int64_t> samples = planned;
       made.passed.clear();
@@ -407,6 +408,8 @@ class Loader::Pipeline : public std::enable_shared_from_this<Pipeline> {
       made.batch.tokens = made.batch.positions = 0;
       try {
         maker_->fill(made.batch, space, cancelled);
+        for (const SampleRuns& row : space.passed)
+          for (const auto& [begin, end] : row.runs()) made.passed.add(begin, end);
         return;
       } catch (const Error& error) {
         // The clock tells which sample it was.

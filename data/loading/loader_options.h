@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -32,8 +33,10 @@ struct LoaderOptions {
   bool shuffle = false;
   bool drop_last = false;  ///< leave out an epoch's incomplete last batch
   std::uint64_t seed = 0;
-  double mixup_alpha = 0;    ///< above 0: mix pairs of samples, labels become soft
-  double cutmix_alpha = 0;   ///< above 0: boxes change places between samples; with both, one of them a batch
+  double mixup_alpha = 0;   ///< above 0: mix pairs of samples, labels become soft
+  double cutmix_alpha = 0;  ///< above 0: boxes change places between samples; with both, one of them a batch
+  /// Of images with boxes: batches before this one, counted through all epochs, have mosaic and mixup.
+  std::int64_t mixed_batches = std::numeric_limits<std::int64_t>::max();
   DType dtype = DType::f32;  ///< of the images: f32, bf16, f16, or u8 for pixels that are normalised elsewhere
   LoaderPart part{};
   std::int64_t first_batch = 0;  ///< that next() returns first, counted through all epochs

@@ -2,6 +2,8 @@
 // How images become the inputs of a model.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -56,6 +58,29 @@ enum class Fit {
   stretch,  ///< both sides are resized to the input's
 };
 
+/// A rotation, scale, shear and shift about the centre, each uniform.
+struct RandomAffine {
+  double rotation = 0;                    ///< degrees, in [-x, x]
+  std::array<double, 2> scale{1.0, 1.0};  ///< least and greatest factor
+  double shear = 0;                       ///< degrees along each axis, in [-x, x]
+  double translation = 0;                 ///< share of the side along each axis, in [-x, x]
+};
+
+/// How training moves images with boxes, beside what TransformOptions has for all images.
+struct BoxTransformOptions {
+  /// A random part that overlaps a box by a random least IoU. Source: Liu et al., "SSD" (2016).
+  bool iou_crop = false;
+  double expand = 1;  ///< greatest side of a canvas of the mean colour around the image, in sides; 1 turns it off
+  double expand_probability = 0.5;
+  std::array<double, 2> scale_jitter{1.0, 1.0};  ///< least and greatest factor of the fitted size
+  RandomAffine affine{};
+  /// Probability that four images around a random centre become one. Source: Ge et al., "YOLOX" (2021).
+  double mosaic = 0;
+  double mixup = 0;               ///< probability that another image is blended in at even shares; source as of mosaic
+  std::int64_t close_mosaic = 0;  ///< last epochs without mosaic and mixup
+  double min_visibility = 0.1;    ///< boxes of which a smaller share of the area is left are dropped
+};
+
 /// How images become inputs. The random parts apply to training only.
 struct TransformOptions {
   int image_size = 0;                            ///< side of the square input; 0 keeps the set's size
@@ -75,8 +100,9 @@ struct TransformOptions {
   std::optional<double> fill{};
   ColorJitter color_jitter{};
   RandomErasing erasing{};
-  std::vector<double> mean{};  ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
-  std::vector<double> std{};   ///< as mean; empty means 1
+  BoxTransformOptions boxes{};  ///< of images with boxes
+  std::vector<double> mean{};   ///< of each channel, pixels in 0..1; one value serves all channels; empty means 0
+  std::vector<double> std{};    ///< as mean; empty means 1
 };
 
 }  // namespace hearth::data
