@@ -41,6 +41,14 @@ Tensor in_image(const Tensor& boxes, const double* map) {
   return Tensor::of(boxes.shape(), values);
 }
 
+/// The same of detections, which may reach into the margins: without what lies there. `size` is height and width.
+Tensor within_image(const Tensor& boxes, const double* map, const std::int64_t* size) {
+  std::vector<double> values = in_image(boxes, map).to_doubles();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::clamp(values[i], 0.0, static_cast<double>(size[i % 2 == 0 ? 1 : 0]));
+  return Tensor::of(boxes.shape(), values);
+}
+
 class DetectionMetrics : public Metrics {
  public:
   /// `detector` is there by the first add().
@@ -55,6 +63,7 @@ class DetectionMetrics : public Metrics {
     const data::Batch batch = on_device.to(Device{});
     const std::int64_t* const counts = batch["box_counts"].data<const std::int64_t>();
     const double* const maps = batch["image_maps"].data<const double>();
+    const std::int64_t* const sizes = batch["image_sizes"].data<const std::int64_t>();
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::int64_t end = begin + counts[i];
@@ -65,12 +74,10 @@ class DetectionMetrics : public Metrics {
           values.push_back(static_cast<std::int64_t>(flags / flag) % 2);
         return Tensor::of<std::int64_t>({end - begin}, values);
       };
-      evaluation_.add(batch.samples[i], {in_image(all[i].boxes, maps + 4 * i), all[i].scores, all[i].classes},
-                      {in_image(of_image("boxes"), maps + 4 * i),
-                       of_image("classes"),
-                       {},
-                       has_flag(crowd_flag),
-                       has_flag(ignored_flag)});
+      evaluation_.add(batch.samples[i],
+                      {within_image(all[i].boxes, maps + 4 * i, sizes + 2 * i), all[i].scores, all[i].classes},
+                      {in_image(of_image("boxes"), maps + 4 * i), of_image("classes"), of_image("box_areas"),
+                       has_flag(crowd_flag), has_flag(ignored_flag)});
       begin = end;
     }
   }
@@ -189,7 +196,8 @@ Json DetectionTask::predict(const TrainedModel& trained, const std::string& path
     const Tensor outputs = (*trained.model)(inputs(trained, batch.to(trained.device())));
     return detector_->detections(outputs, pixels.dim(1), pixels.dim(2), options_).front();
   }();
-  const Tensor boxes = in_image(detections.boxes, batch["image_maps"].data<const double>());
+  const Tensor boxes = within_image(detections.boxes, batch["image_maps"].data<const double>(),
+                                    batch["image_sizes"].data<const std::int64_t>());
   data::Image whole;
   dataset->read(0, whole);
   draw_boxes(whole, boxes, detections.classes, detections.scores);

@@ -24,6 +24,7 @@
 #include "tests/support/temp_dir.h"
 #include "train/step/captured_step.h"
 #include "train/step/step.h"
+#include "train/task/report/training_inputs.h"
 #include "train/task/report_sections.h"
 #include "train/trainer.h"
 
@@ -32,9 +33,15 @@ namespace {
 
 constexpr int side = 64;
 
+struct Drawing {
+  int rows = side;     ///< of each image
+  int area = 1;        ///< of the objects, in areas of their boxes
+  bool empty = false;  ///< no image has a box
+};
+
 /// A folder of images with red and green rectangles, and their boxes in COCO's format. The category ids have a hole.
 /// Every fifth image has no box.
-void write_drawn_boxes(const test::TempDir& folder, const std::string& part, int images) {
+void write_drawn_boxes(const test::TempDir& folder, const std::string& part, int images, const Drawing& how = {}) {
   Json list = Json::array(), annotations = Json::array(), categories = Json::array();
   categories.push_back(Json::object().set("id", 3).set("name", "red"));
   categories.push_back(Json::object().set("id", 7).set("name", "green"));
@@ -42,12 +49,12 @@ void write_drawn_boxes(const test::TempDir& folder, const std::string& part, int
   std::int64_t id = 0;
   for (int i = 0; i < images; ++i) {
     data::Image image;
-    image.reshape(side, side, 3);
+    image.reshape(how.rows, side, 3);
     for (std::size_t p = 0; p < image.pixels.size(); ++p)
       image.pixels[p] = static_cast<std::uint8_t>(90 + (p * 7 + i) % 40);
-    for (int k = 0; k < (i % 5 == 4 ? 0 : 1 + i % 2); ++k) {
+    for (int k = 0; k < (how.empty || i % 5 == 4 ? 0 : 1 + i % 2); ++k) {
       const int width = 14 + (i * 5 + k) % 18, height = 14 + (i * 3 + k) % 18,
-                left = (i * 11 + 32 * k) % (side - width), top = (i * 17 + 32 * k) % (side - height),
+                left = (i * 11 + 32 * k) % (side - width), top = (i * 17 + 32 * k) % (how.rows - height),
                 kind = (i + k) % 2;
       for (int y = top; y < top + height; ++y)
         for (int x = left; x < left + width; ++x)
@@ -58,12 +65,12 @@ void write_drawn_boxes(const test::TempDir& folder, const std::string& part, int
                                 .set("image_id", i)
                                 .set("category_id", kind == 0 ? 3 : 7)
                                 .set("iscrowd", 0)
-                                .set("area", width * height)
+                                .set("area", how.area * width * height)
                                 .set("bbox", Json::array_of(std::vector<int>{left, top, width, height})));
     }
     const std::string name = std::to_string(i) + ".png";
     data::write_png(folder / (part + "/" + name), image);
-    list.push_back(Json::object().set("id", i).set("file_name", name).set("width", side).set("height", side));
+    list.push_back(Json::object().set("id", i).set("file_name", name).set("width", side).set("height", how.rows));
   }
   std::ofstream(folder / (part + ".json"))
       << to_text(Json::object().set("images", list).set("annotations", annotations).set("categories", categories));
@@ -117,6 +124,57 @@ TEST_F(DrawnBoxes, AreLearned) {
   EXPECT_GT(record.at("ap_by_class").at("green").as_number(), 0.4);
 }
 
+/// Images that are no squares: what is found is measured in their pixels, whatever became of their sides.
+TEST_F(DrawnBoxes, AreLearnedWithTransformsAndMeasuredOnTheImage) {
+  write_drawn_boxes(folder_, "train", 24, {.rows = 40, .area = 16});
+  write_drawn_boxes(folder_, "test", 10, {.rows = 40, .area = 16});
+  for (const char* fit : {"pad", "stretch"}) {
+    const Json record =
+        trained(1, {"train.epochs=80", std::string("data.augment.fit=") + fit, "data.augment.flip=true",
+                    "data.augment.iou_crop=true", "data.augment.expand=1.5", "data.augment.mosaic=0.5",
+                    "data.augment.mixup=0.2", "data.augment.affine={\"rotation\": 3, \"scale\": [0.8, 1.2]}",
+                    "data.augment.close_mosaic=20"});
+    EXPECT_GT(record.at("ap_50").as_number(), 0.7) << fit;
+    EXPECT_GT(record.at("ap").as_number(), 0.35) << fit;
+    EXPECT_EQ(record.at("ap_small").as_number(), -1) << "the areas of the labels count, and none is small";
+    EXPECT_GT(record.at("ap_medium").as_number(), 0.3) << fit;
+  }
+}
+
+TEST_F(DrawnBoxes, MayBeAbsent) {
+  write_drawn_boxes(folder_, "train", 8, {.empty = true});
+  Session session(
+      load_config(path_, {"train.batch_size=4", "train.steps=4", "train.epochs=null", "data.augment.flip=true",
+                          "data.augment.mosaic=0.5", "data.augment.mixup=1", "data.augment.iou_crop=true"}));
+  data::Loader loader = session.make_train_loader();
+  for (int i = 0; i < 4; ++i, ++session.position.step) {
+    const std::vector<data::Batch> batches{loader.next()};
+    ASSERT_EQ(batches[0]["boxes"].dim(0), 0);
+    EXPECT_GT(session.task->loss(session, batches[0], {}).item(), 0);
+    (void)training_step(session, batches);
+    for (const double value : session.parameters->grads().to_doubles()) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST_F(DrawnBoxes, TheLastEpochsAreWithoutMosaic) {
+  const std::vector<std::string> mosaic{"data.augment.mosaic=1", "train.epochs=5", "train.accumulate=2"};
+  std::vector<std::string> closing = mosaic;
+  closing.push_back("data.augment.close_mosaic=2");
+  Session session(load_config(path_, closing)), all(load_config(path_, mosaic));
+  EXPECT_EQ(session.plan.batches_per_epoch, 3);
+  EXPECT_EQ(session.plan.mixed_batches, session.plan.total_steps * 2 - 6);
+  const auto pixels = [](const Session& of, std::int64_t first) {
+    data::Loader loader = of.make_train_loader(first);
+    return loader.next()["images"].to_doubles();
+  };
+  const std::int64_t last = session.plan.mixed_batches - 1;
+  EXPECT_EQ(pixels(session, last), pixels(all, last));
+  EXPECT_NE(pixels(session, last + 1), pixels(all, last + 1));
+  closing.back() = "data.augment.close_mosaic=5";
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { Session refused(load_config(path_, closing)); }),
+               "close_mosaic: the last 5 epochs");
+}
+
 TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   const test::TempDir out;
   Session session(load_config(path_, {"train.epochs=60", "eval.monitor=ap"}));
@@ -149,6 +207,10 @@ TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   EXPECT_PRED2(test::contains, sections.html(), "Average precision");
   EXPECT_PRED2(test::contains, sections.html(), "green");
   EXPECT_PRED2(test::contains, sections.html(), "1.png");
+  ReportSections shown;
+  add_training_inputs(session.data, 1, shown);
+  EXPECT_PRED2(test::contains, shown.html(), "What the model is shown");
+  EXPECT_PRED2(test::contains, shown.html(), "2 boxes");
 }
 
 TEST_F(DrawnBoxes, ArePredictedByTheRunAlone) {
