@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/boxes/draw_boxes.h"
 #include "data/images/image_dataset.h"
 #include "data/loading/loader.h"
 
@@ -53,9 +54,23 @@ void add_images(const data::DataSplits& data, std::uint64_t seed, ReportSections
                        .dtype = DType::f32});
   const data::Batch batch = loader.next();
   std::vector<Figure> figures;
-  for (std::int64_t row = 0; row < batch.size(); ++row)
-    figures.push_back({.caption = label_text(batch["labels"], row, data.train->class_names()),
-                       .images = {pixels_of(batch["images"], row, data.train_transforms.normalizer())}});
+  std::int64_t first_box = 0;
+  for (std::int64_t row = 0; row < batch.size(); ++row) {
+    Figure& figure = figures.emplace_back();
+    figure.images = {pixels_of(batch["images"], row, data.train_transforms.normalizer())};
+    if (batch.has("labels")) {
+      figure.caption = label_text(batch["labels"], row, data.train->class_names());
+      continue;
+    }
+    const std::int64_t boxes = batch["box_counts"].data<const std::int64_t>()[row];
+    for (std::int64_t i = first_box; i < first_box + boxes; ++i) {
+      const float* const at = batch["boxes"].data<const float>() + 4 * i;
+      data::draw_box(figure.images[0], {at[0], at[1], at[2], at[3]}, batch["classes"].data<const std::int64_t>()[i],
+                     batch["box_flags"].data<const std::uint8_t>()[i] != 0);
+    }
+    figure.caption = join_text(boxes, boxes == 1 ? " box" : " boxes");
+    first_box += boxes;
+  }
   sections.heading("What the model is shown");
   sections.paragraph("Images of the training split after all augmentation, as another epoch would have them.");
   sections.figures(figures);
@@ -78,14 +93,14 @@ void add_classes(const data::ImageDataset& images, ReportSections& sections) {
 
 void add_training_inputs(const data::DataSplits& data, std::uint64_t seed, ReportSections& sections) {
   const data::DatasetPointer& train = data.train;
-  if (train == nullptr || train->images() == nullptr || train->size() == 0) return;
+  if (train == nullptr || train->size() == 0 || (train->images() == nullptr && train->boxes() == nullptr)) return;
   try {
     add_images(data, seed, sections);
   } catch (const Error& error) {
     sections.heading("What the model is shown");
     sections.paragraph(join_text("No images: ", error.what()));
   }
-  add_classes(*train->images(), sections);
+  if (train->images() != nullptr) add_classes(*train->images(), sections);
 }
 
 }  // namespace hearth::train
