@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which box of an image each point of a detector's feature maps is to predict.
+// Which box of an image each point, or each anchor, of a detector's feature maps is to predict.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,22 @@ struct HEARTH_API BoxList {
 /// when the host next waits. Source: Tian et al., "FCOS" (2019), as torchvision's.
 HEARTH_API Tensor assign_points(const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius = 1.5);
 
+struct AnchorRule {
+  double foreground = 0.5;  ///< the least overlap (intersection over union) for which an anchor gets its box
+  double background = 0.4;  ///< below it an anchor is background; from it to `foreground` it is ignored
+  BestAnchors best = BestAnchors::each;
+};
+
+/// The box that each anchor is to predict, the one that it overlaps most, the first of equals: i64 [N, P], the index of
+/// a box of the list, or background_point, or ignored_point.
+///
+/// Anchors are [P, 4], the same for all images. A box that overlaps no anchor gets none, unlike in torchvision, where
+/// all anchors or the first get it. An anchor that would be background is ignored instead if at least the share
+/// `foreground` of its area is in an ignored box. Anchors and boxes are all f32 or all f64. Two launches for any number
+/// of images and boxes. No gradient. UsageError unless 0 <= background <= foreground <= 1 and foreground is above 0;
+/// else as assign_points(). Source: torchvision's Matcher and SSDMatcher.
+HEARTH_API Tensor assign_anchors(const Tensor& anchors, const BoxList& list, const AnchorRule& rule = {});
+
 namespace kernels {
 
 /// y i64 [N, P]. Contiguous.
@@ -36,6 +52,9 @@ void assign_points(cpu::Stream&, const Tensor& anchors, const Tensor& reach, con
                    const Tensor& y);
 void assign_points(cuda::Stream&, const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius,
                    const Tensor& y);
+/// The same.
+void assign_anchors(cpu::Stream&, const Tensor& anchors, const BoxList& list, const AnchorRule& rule, const Tensor& y);
+void assign_anchors(cuda::Stream&, const Tensor& anchors, const BoxList& list, const AnchorRule& rule, const Tensor& y);
 
 }  // namespace kernels
 }  // namespace hearth

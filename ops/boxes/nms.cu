@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 #include "ops/boxes/nms.h"
 #include "ops/device/ordered.cuh"
+#include "ops/device/product.cuh"
 #include "ops/index/sort.h"
 
 namespace hearth::kernels {
@@ -15,10 +16,6 @@ constexpr int nms_threads = 512;
 constexpr int tile = cuda::warp_size;
 constexpr std::int64_t most_sorted_here = 4096;
 
-/// Never fused with an addition: torchvision rounds products.
-__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
-__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
-
 template <class T>
 struct Corners {
   T x0, y0, x1, y1, area;
@@ -26,13 +23,13 @@ struct Corners {
 
   Corners() = default;
   __device__ Corners(const T* box, std::int64_t kind_)
-      : x0(box[0]), y0(box[1]), x1(box[2]), y1(box[3]), area(product(x1 - x0, y1 - y0)), kind(kind_) {}
+      : x0(box[0]), y0(box[1]), x1(box[2]), y1(box[3]), area(RoundedProduct()(x1 - x0, y1 - y0)), kind(kind_) {}
 
   __device__ bool overlaps(const Corners& other, T bound) const {
     if (kind != other.kind) return false;
     const T w = (x1 < other.x1 ? x1 : other.x1) - (x0 > other.x0 ? x0 : other.x0);
     const T h = (y1 < other.y1 ? y1 : other.y1) - (y0 > other.y0 ? y0 : other.y0);
-    const T shared = product(w > T(0) ? w : T(0), h > T(0) ? h : T(0));
+    const T shared = RoundedProduct()(w > T(0) ? w : T(0), h > T(0) ? h : T(0));
     return shared / (area + other.area - shared) > bound;
   }
 };

@@ -12,7 +12,7 @@ import pathlib
 import torch
 import torchvision
 import torchvision.ops as tv
-from torchvision.models.detection._utils import BoxCoder, BoxLinearCoder
+from torchvision.models.detection._utils import BoxCoder, BoxLinearCoder, Matcher, SSDMatcher
 
 torch.set_default_dtype(torch.float64)
 
@@ -117,9 +117,32 @@ def roi_aligned():
     return cases
 
 
+def anchors_of_matching():
+    """Two sizes and three shapes on a grid of 8 x 6 positions, whole numbers, so that overlaps are equal."""
+    anchors = [[x - w / 2, y - h / 2, x + w / 2, y + h / 2] for y in range(0, 96, 16) for x in range(0, 128, 16)
+               for w, h in ((16, 16), (24, 12), (12, 24), (40, 40), (56, 28), (28, 56))]
+    return torch.tensor(anchors, dtype=torch.float32)
+
+
+def boxes_of_matching(image):
+    number = lambda i, a, b, m: (a * (i + 11 * image) + b) % m
+    boxes = [[x, y, x + 8 + number(i, 29, 3, 48), y + 8 + number(i, 17, 1, 40)]
+             for i in range(2 + 3 * image) for x, y in ((number(i, 37, 5, 97), number(i, 53, 7, 71)),)]
+    return torch.tensor(boxes, dtype=torch.float32)
+
+
+def assignments():
+    """Indices are counted within an image."""
+    anchors = anchors_of_matching()
+    result = {}
+    for name, matcher in (("retinanet", Matcher(0.5, 0.4, True)), ("ssd", SSDMatcher(0.5)), ("plain", Matcher(0.7, 0.3, False))):
+        result[name] = [matcher(tv.box_iou(boxes_of_matching(image), anchors)).tolist() for image in range(4)]
+    return result
+
+
 def main():
     cases = {"overlaps": overlaps(), "convert": conversions(), "clip": clipped(), "codes": codes(), "nms": suppressions(),
-             "roi_align": roi_aligned()}
+             "roi_align": roi_aligned(), "assign": assignments()}
     versions = {"torch": torch.__version__, "torchvision": torchvision.__version__}
     path = pathlib.Path(__file__).with_name("boxes.json")
     path.write_text(json.dumps({**versions, **cases}, allow_nan=False, separators=(",", ":")) + "\n")

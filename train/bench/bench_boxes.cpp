@@ -72,6 +72,18 @@ BoxWork nms_work(std::int64_t n, DType dtype, Device device) {
   return {[=] { (void)nms(boxes, scores, 0.4567); }, [=] { return nms(boxes, scores, 0.4567).wait().to_doubles(); }};
 }
 
+/// The anchors of a RetinaNet's largest map of 320 pixels, and 32 images of 8 boxes.
+BoxWork assign_work(DType dtype, Device device) {
+  const Tensor anchors = spread_boxes(14400, 1, dtype, device), boxes = spread_boxes(256, 5, dtype, device);
+  const Tensor counts = Tensor::full({32}, 8, DType::i64, device);
+  return {[=] {
+            (void)assign_anchors(anchors, {boxes, counts});
+          },
+          [=] {
+            return assign_anchors(anchors, {boxes, counts}).to_doubles();
+          }};
+}
+
 BoxWork nonzero_work(DType, Device device) {
   const Tensor mask = sparse_grid(device);
   return {[=] { (void)nonzero(mask); }, [=] { return nonzero(mask).wait().to_doubles(); }};
@@ -102,6 +114,7 @@ std::vector<OpBench> box_benches(Device device) {
       {"box_iou/100", {8400, 4}, pair_work},
       {"nms/1000", {1000, 4}, [](DType dtype, Device on) { return nms_work(1000, dtype, on); }, 0},
       {"nms/4096", {4096, 4}, [](DType dtype, Device on) { return nms_work(4096, dtype, on); }, 0},
+      {"assign_anchors", {14400, 4}, assign_work, 0},
       {"nonzero", {100, 100, 10}, nonzero_work, 0},
       {"roi_align/7x7", {2, 50, 50, 256}, roi_work},
   };
