@@ -28,6 +28,7 @@
 #include "ops/loss/elementwise.h"
 #include "ops/loss/linear_cross_entropy.h"
 #include "ops/loss/loss_sum.h"
+#include "ops/loss/multibox.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/add_layer_norm.h"
 #include "ops/norm/batch_norm.h"
