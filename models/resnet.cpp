@@ -136,6 +136,19 @@ Plan plan_of(const ResNetOptions& options) {
                               "; choose 10, 18, 34, 50, 101 or 152, or give the blocks of each stage"));
 }
 
+/// The plan's first stages, and the stride of each.
+std::vector<std::int64_t> strides_of(const ResNetOptions& options, Plan& plan) {
+  const std::size_t all = plan.blocks.size();
+  HEARTH_CHECK(ShapeError, options.stages >= 0 && options.stages <= static_cast<std::int64_t>(all),
+               "resnet: ", options.stages, " stages of ", all, "; give 0 for all, or fewer");
+  if (options.stages > 0) plan.blocks.resize(static_cast<std::size_t>(options.stages));
+  std::vector<std::int64_t> strides = options.strides;
+  if (strides.empty()) strides.assign(plan.blocks.size(), 2), strides[0] = 1;
+  HEARTH_CHECK(ShapeError, strides.size() == plan.blocks.size(), "resnet: ", strides.size(), " strides for ",
+               plan.blocks.size(), " stages; there is one for each");
+  return strides;
+}
+
 template <class Block>
 std::unique_ptr<nn::ModuleList> make_stage(std::int64_t count, BlockOptions options) {
   auto stage = std::make_unique<nn::ModuleList>();
@@ -154,7 +167,8 @@ ResNet::ResNet(const ResNetOptions& options)
       conv1_(options.in_channels, options.width,
              options.stem == ResNetStem::imagenet ? convolution(7, 2) : convolution(3, 1),
              {.momentum = options.norm_momentum, .activation = Activation::relu}, {"conv1", "bn1"}) {
-  const Plan plan = plan_of(options);
+  Plan plan = plan_of(options);
+  const std::vector<std::int64_t> strides = strides_of(options, plan);
   register_module(conv1_);
   BlockOptions block{.in_channels = options.width,
                      .width = options.width,
@@ -164,10 +178,8 @@ ResNet::ResNet(const ResNetOptions& options)
   for (std::size_t i = 0; i < plan.blocks.size(); ++i) {
     HEARTH_CHECK(ShapeError, plan.blocks[i] >= 1, "resnet: stage ", i + 1, " has ", plan.blocks[i],
                  " blocks; each stage has at least 1");
-    if (i > 0) {
-      block.width = checked_mul(block.width, 2, "resnet width");
-      block.stride = 2;
-    }
+    if (i > 0) block.width = checked_mul(block.width, 2, "resnet width");
+    block.stride = strides[i];
     stages_.push_back(plan.bottleneck ? make_stage<Bottleneck>(plan.blocks[i], block)
                                       : make_stage<BasicBlock>(plan.blocks[i], block));
     register_module("layer" + std::to_string(i + 1), *stages_.back());

@@ -23,6 +23,10 @@ struct ResNetOptions {
   std::vector<std::int64_t> blocks = {};
   /// Bottleneck blocks (4 times wider outputs) where `blocks` is given; a depth decides by itself.
   bool bottleneck = false;
+  /// Stages to make, the first ones; 0: all that there are.
+  std::int64_t stages = 0;
+  /// Strides of the stages that are made; empty: 1, and 2 for the later ones.
+  std::vector<std::int64_t> strides = {};
   ResNetStem stem = ResNetStem::imagenet;
   std::int64_t width = 64;  ///< channels of the first stage; each later one has twice as many
   std::int64_t in_channels = 3;
@@ -36,10 +40,11 @@ struct ResNetOptions {
 
 class HEARTH_API ResNet : public nn::Module, public EmbeddingModel {
  public:
-  /// ConfigError for an unknown depth, ShapeError for sizes below 1 or more than six stages.
+  /// ConfigError for an unknown depth, ShapeError for sizes below 1, more than six stages, more to make than there are,
+  /// or another number of strides.
   explicit ResNet(const ResNetOptions& options);
-  /// What each stage makes of x [N, H, W, in_channels], the largest map first. Each later one has half the rows and
-  /// columns, rounded up.
+  /// What each stage makes of x [N, H, W, in_channels], the largest map first. Each later one has the rows and columns
+  /// of the one before by its stride, rounded up.
   std::vector<Tensor> features(const Tensor& x);
   /// Channels of each of the features().
   const std::vector<std::int64_t>& feature_channels() const { return channels_; }

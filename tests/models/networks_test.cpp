@@ -125,6 +125,20 @@ TEST(ResNet, ZeroInitResidualStartsBlocksAsIdentity) {
   }
 }
 
+TEST(ResNet, MakesTheFirstStagesWithTheirStrides) {
+  models::ResNet model({.depth = 18, .stages = 3, .strides = {1, 2, 1}, .width = 4, .classes = 0});
+  EXPECT_EQ(model.feature_channels(), (std::vector<std::int64_t>{4, 8, 16}));
+  const std::vector<Tensor> maps = model.features(Tensor::zeros({1, 67, 50, 3}));
+  ASSERT_EQ(maps.size(), 3U);
+  EXPECT_EQ(maps[0].shape(), (Shape{1, 17, 13, 4}));
+  EXPECT_EQ(maps[1].shape(), (Shape{1, 9, 7, 8}));
+  EXPECT_EQ(maps[2].shape(), (Shape{1, 9, 7, 16}));
+  EXPECT_THROW(models::ResNet({.depth = 18, .stages = 5}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .stages = -1}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .strides = {1, 2, 1}}), ShapeError);
+  EXPECT_THROW(models::ResNet({.depth = 18, .stages = 1, .strides = {0}}), ShapeError);
+}
+
 TEST(ResNet, BadOptionsAreRefused) {
   EXPECT_THROW(models::ResNet({.depth = 20}), ConfigError);
   EXPECT_THROW(models::ResNet({.blocks = {1, 0}}), ShapeError);
