@@ -12,6 +12,19 @@ void Candidates::add_level(const float* scores, const float* boxes, std::int64_t
   std::vector<std::int64_t> places;
   for (std::int64_t i = first * classes; i < end * classes; ++i)
     if (static_cast<double>(scores[i]) > options.score_threshold) places.push_back(i);
+  add_best(places, scores, boxes, classes, options);
+}
+
+void Candidates::add_class(const float* scores, const float* boxes, std::int64_t first, std::int64_t end,
+                           std::int64_t classes, std::int64_t label, const DetectionOptions& options) {
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = first * classes + label; i < end * classes; i += classes)
+    if (static_cast<double>(scores[i]) > options.score_threshold) places.push_back(i);
+  add_best(places, scores, boxes, classes, options);
+}
+
+void Candidates::add_best(std::vector<std::int64_t>& places, const float* scores, const float* boxes,
+                          std::int64_t classes, const DetectionOptions& options) {
   const auto count = std::min(static_cast<std::int64_t>(places.size()), options.level_limit);
   std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](std::int64_t a, std::int64_t b) {
     return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
@@ -32,6 +45,29 @@ Detections Candidates::chosen(const DetectionOptions& options) const {
   const Tensor kept = batched_nms(boxes, scores, classes, options.overlap_threshold).wait();
   const Tensor first = slice(kept, 0, 0, std::min(kept.size(), options.detection_limit));
   return {index_select(boxes, 0, first), index_select(scores, 0, first), index_select(classes, 0, first)};
+}
+
+std::vector<Detections> detections_of(const Tensor& scores, const Tensor& boxes,
+                                      const std::vector<std::int64_t>& counts, CandidateLimit limit,
+                                      const DetectionOptions& options) {
+  const Tensor host_scores = scores.contiguous().to(Device{}), host_boxes = boxes.contiguous().to(Device{});
+  const auto *const score = host_scores.data<const float>(), *const box = host_boxes.data<const float>();
+  const std::int64_t images = scores.dim(0), points = scores.dim(1), classes = scores.dim(2);
+  std::vector<Detections> all;
+  for (std::int64_t image = 0; image < images; ++image) {
+    Candidates candidates;
+    std::int64_t first = image * points;
+    if (limit == CandidateLimit::of_class)
+      for (std::int64_t label = 0; label < classes; ++label)
+        candidates.add_class(score, box, first, first + points, classes, label, options);
+    else
+      for (const std::int64_t count : counts) {
+        candidates.add_level(score, box, first, first + count, classes, options);
+        first += count;
+      }
+    all.push_back(candidates.chosen(options));
+  }
+  return all;
 }
 
 }  // namespace hearth::models

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <tuple>
-#include <vector>
 
+#include "models/detection/dense_head.h"
 #include "models/detection/detector.h"
 #include "models/detection/pyramid.h"
+#include "models/detection/targets.h"
 #include "models/resnet.h"
 
 namespace hearth::models {
@@ -25,13 +22,10 @@ struct FcosOptions {
   double radius = 1.5;            ///< assign_points()
 };
 
-class FcosHead;
-
 class HEARTH_API Fcos : public nn::Module, public Detector {
  public:
   /// ShapeError for sizes below 1; UsageError for a trunk of other than four stages.
   explicit Fcos(const FcosOptions& options);
-  ~Fcos() override;
   /// Images [N, H, W, in_channels] to [N, P, classes + 5], P the points of all levels: logits of the classes, distances
   /// of the left, upper, right and lower side in sides of the point's anchor, and the logit of the centre-ness.
   Tensor forward(const Tensor& x) override;
@@ -42,26 +36,18 @@ class HEARTH_API Fcos : public nn::Module, public Detector {
                                      const DetectionOptions& options) override;
 
  private:
-  /// Gives its parts a name in front of theirs.
-  struct Group : nn::Module {
-    void add(const std::string& name, nn::Module& part) { register_module(name, part); }
+  struct Points : Anchors {
+    Tensor reach;  ///< f64 [P, 2]
   };
-  struct Level {
-    std::int64_t rows, columns, side;
-  };
-  struct Points {
-    std::vector<Level> levels;
-    Tensor anchors, reach;  ///< f32 [P, 4], [P, 2]
-  };
-  /// Those of an image of this size. They are kept, since recorded steps read them.
+  /// Those of an image of this size; kept until another size comes.
   const Points& points_of(std::int64_t height, std::int64_t width, Device device);
 
   FcosOptions options_;
   ResNet body_;
   FeaturePyramid pyramid_;
-  Group backbone_, head_;
-  std::unique_ptr<FcosHead> classification_, regression_;
-  std::map<std::tuple<DeviceType, int, std::int64_t, std::int64_t>, Points> points_;
+  NamedGroup backbone_, head_;
+  DenseHead classification_, regression_;
+  Points points_;
 };
 
 }  // namespace hearth::models

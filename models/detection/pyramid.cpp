@@ -5,23 +5,11 @@
 #include <cmath>
 #include <string>
 
+#include "models/detection/dense_head.h"
 #include "ops/ops.h"
 
 namespace hearth::models {
 namespace {
-
-/// A convolution as the only member of a list, whose parameters torchvision names "0.weight".
-class ListedConv : public nn::Module {
- public:
-  ListedConv(std::int64_t in_channels, std::int64_t out_channels, const nn::Conv2dLayerOptions& options)
-      : convolution_(in_channels, out_channels, options) {
-    register_module("0", convolution_);
-  }
-  Tensor forward(const Tensor& x) override { return convolution_(x); }
-
- private:
-  nn::Conv2d convolution_;
-};
 
 nn::Conv2dLayerOptions pyramid_conv(std::int64_t in_channels, std::int64_t kernel, std::int64_t stride) {
   const double fan = static_cast<double>(std::max<std::int64_t>(in_channels, 1) * kernel * kernel);
@@ -63,6 +51,19 @@ std::vector<Tensor> FeaturePyramid::levels(const std::vector<Tensor>& maps) {
   }
   for (std::size_t i = 0; i < extra_.size(); ++i) all.push_back(extra_[i](i == 0 ? all.back() : relu(all.back())));
   return all;
+}
+
+std::vector<Tensor> FeaturePyramid::levels(ResNet& trunk, const Tensor& images) {
+  const std::vector<Tensor> maps = trunk.features(images);
+  return levels({maps.begin() + 1, maps.end()});
+}
+
+std::vector<std::int64_t> pyramid_channels(const char* model, const ResNetOptions& options, const ResNet& trunk) {
+  HEARTH_CHECK(UsageError, options.classes == 0, model, ": the trunk has a head of ", options.classes,
+               " classes; set its classes to 0");
+  const std::vector<std::int64_t>& all = trunk.feature_channels();
+  HEARTH_CHECK(UsageError, all.size() == 4, model, ": the trunk has ", all.size(), " stages; it must have 4");
+  return {all.begin() + 1, all.end()};
 }
 
 }  // namespace hearth::models

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/nn/nn.h"
+#include "models/resnet.h"
 
 namespace hearth::models {
 
@@ -17,9 +18,17 @@ class HEARTH_API FeaturePyramid : public nn::Module {
   FeaturePyramid(const std::vector<std::int64_t>& in_channels, std::int64_t channels, std::int64_t extra);
   /// Maps [N, H, W, channels], the largest first, then the extra ones.
   std::vector<Tensor> levels(const std::vector<Tensor>& maps);
+  /// Those of the trunk's maps behind its first stage.
+  std::vector<Tensor> levels(ResNet& trunk, const Tensor& images);
+  /// How many there are.
+  std::size_t size() const { return inner_.size() + extra_.size(); }
 
  private:
   nn::ModuleList inner_, layer_, extra_;
 };
+
+/// Channels of the maps of a trunk that a model's pyramid is of: all but those of the first of four stages. UsageError,
+/// naming the model, for a trunk of other stages or with a head.
+std::vector<std::int64_t> pyramid_channels(const char* model, const ResNetOptions& options, const ResNet& trunk);
 
 }  // namespace hearth::models
