@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "models/detection/fcos.h"
+#include "models/detection/retinanet.h"
+#include "models/detection/ssd.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/swin.h"
@@ -59,14 +61,30 @@ struct MlpConfig : MlpOptions, DataSizes {};
 struct ResNetConfig : ResNetOptions, DataSizes {};
 struct SwinConfig : SwinOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
-/// The trunk's fields beside the detector's.
-struct FcosConfig : FcosOptions, DataSizes {
+/// Fields of a detector's trunk.
+struct TrunkConfig : DataSizes {
   int depth = ResNetOptions().depth;
   std::vector<std::int64_t> blocks = {};
   bool bottleneck = false;
   ResNetStem stem = ResNetStem::imagenet;
   std::int64_t width = ResNetOptions().width;
   bool recompute = false;
+
+  ResNetOptions trunk_for(const InputInfo& input) const {
+    return {.depth = depth,
+            .blocks = blocks,
+            .bottleneck = bottleneck,
+            .stem = stem,
+            .width = width,
+            .in_channels = channels_of(input),
+            .classes = 0,
+            .recompute = recompute};
+  }
+};
+struct FcosConfig : FcosOptions, TrunkConfig {};
+struct RetinaNetConfig : RetinaNetOptions, TrunkConfig {};
+struct SsdConfig : SsdOptions, TrunkConfig {
+  SsdConfig() { depth = SsdOptions::trunk.depth; }
 };
 
 /// What a model of text takes from the data.
@@ -190,21 +208,46 @@ void describe(Fields<ResNetConfig>& f) {
   describe_sizes(f);
 }
 
-void describe(Fields<FcosConfig>& f) {
+/// Fields of a detector on a feature pyramid.
+template <class Config>
+void describe_pyramid(Fields<Config>& f, const char* channels) {
   describe_trunk(f);
-  f.integer("channels", &FcosConfig::channels, {.min = 1, .max = 1 << 16},
-            "Channels of the feature pyramid and the heads; \"groups\" divide them.");
-  f.integer("convolutions", &FcosConfig::convolutions, {.min = 0, .max = 64}, "Convolutions of each head.");
+  f.integer("channels", &Config::channels, {.min = 1, .max = 1 << 16}, channels);
+  f.integer("convolutions", &Config::convolutions, {.min = 0, .max = 64}, "Convolutions of each head.");
+  f.rule([](const Config& o) {
+    return o.blocks.empty() || o.blocks.size() == 4
+               ? std::string()
+               : join_text("\"blocks\" has ", o.blocks.size(), " stages; a feature pyramid is of four");
+  });
+}
+
+void describe(Fields<FcosConfig>& f) {
+  describe_pyramid(f, "Channels of the feature pyramid and the heads; \"groups\" divide them.");
   f.integer("groups", &FcosConfig::groups, {.min = 1, .max = 1 << 16}, "Groups of the heads' norms.");
   f.number("radius", &FcosConfig::radius, {.above = 0},
            "How far from a box's centre its points are, in strides of their feature map.");
   describe_sizes(f);
   f.rule([](const FcosConfig& o) {
-    if (!o.blocks.empty() && o.blocks.size() != 4)
-      return join_text("\"blocks\" has ", o.blocks.size(), " stages; a feature pyramid is of four");
     return o.channels % o.groups == 0
                ? std::string()
                : join_text("\"groups\" (", o.groups, ") do not divide \"channels\" (", o.channels, ")");
+  });
+}
+
+void describe(Fields<RetinaNetConfig>& f) {
+  describe_pyramid(f, "Channels of the feature pyramid and the heads.");
+  f.number("anchor_scale", &RetinaNetConfig::anchor_scale, {.min = 1, .max = 1 << 10},
+           "Sides of the smallest anchors of each feature map, in its strides. Fewer suit smaller objects.");
+  describe_sizes(f);
+}
+
+void describe(Fields<SsdConfig>& f) {
+  describe_trunk(f);
+  describe_sizes(f);
+  f.rule([](const SsdConfig& o) {
+    return o.blocks.empty() || o.blocks.size() >= 3
+               ? std::string()
+               : join_text("\"blocks\" has ", o.blocks.size(), " stages; the trunk is of the first three");
   });
 }
 
@@ -384,18 +427,21 @@ std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input)
   return make_image_model<Swin, SwinOptions>(config, input);
 }
 
-std::unique_ptr<nn::Module> make_fcos(const FcosConfig& config, const InputInfo& input) {
-  FcosOptions options = config;
+template <class Network, class Options, class Config>
+std::unique_ptr<nn::Module> make_detector(const Config& config, const InputInfo& input) {
+  Options options = config;
+  options.trunk = config.trunk_for(input);
   options.classes = config.classes_of(input);
-  options.trunk = {.depth = config.depth,
-                   .blocks = config.blocks,
-                   .bottleneck = config.bottleneck,
-                   .stem = config.stem,
-                   .width = config.width,
-                   .in_channels = config.channels_of(input),
-                   .classes = 0,
-                   .recompute = config.recompute};
-  return std::make_unique<Fcos>(options);
+  return std::make_unique<Network>(options);
+}
+
+std::unique_ptr<nn::Module> make_ssd(const SsdConfig& config, const InputInfo& input) {
+  const std::int64_t least = Ssd::smallest_image(config.stem);
+  HEARTH_CHECK(ConfigError, input.height == 0 || (input.height >= least && input.width >= least),
+               "/model/type: \"ssd\" is for images of at least ", least, " x ", least, " pixels, and the data's have ",
+               input.height, " x ", input.width, "; enlarge them (image_size in the data's \"augment\")",
+               config.stem == ResNetStem::imagenet ? ", or take the \"stem\" for small images" : "");
+  return make_detector<Ssd, SsdOptions>(config, input);
 }
 
 }  // namespace
@@ -407,10 +453,14 @@ std::int64_t InputInfo::features() const {
 Models& registry() {
   static Models models("model", "The model.", [](Models& r) {
     r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.", make_text_model<Bert, BertConfig>);
-    r.add<FcosConfig>("fcos", "Detector of boxes on a residual network with a feature pyramid.", make_fcos);
+    r.add<FcosConfig>("fcos", "Detector of boxes on a residual network with a feature pyramid.",
+                      make_detector<Fcos, FcosOptions, FcosConfig>);
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
     r.add<ResNetConfig>("resnet", "Residual network, version 1.5.",
                         make_image_model<ResNet, ResNetOptions, ResNetConfig>);
+    r.add<RetinaNetConfig>("retinanet", "Detector of boxes by anchors on a residual network with a feature pyramid.",
+                           make_detector<RetinaNet, RetinaNetOptions, RetinaNetConfig>);
+    r.add<SsdConfig>("ssd", "Detector of boxes by anchors on six feature maps, as MLPerf's SSD300.", make_ssd);
     r.add<GptConfig>("gpt", "Decoder-only Transformer for language, as GPT-2.", make_text_model<Gpt, GptConfig>);
     r.add<TransformerConfig>("transformer", "Encoder-decoder Transformer for translation.",
                              make_text_model<Transformer, TransformerConfig>);

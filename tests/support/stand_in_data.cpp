@@ -167,30 +167,28 @@ void write_shapes(const fs::path& folder) {
   write(folder / "data.yaml", "train: images/train\nval: images/valid\nnames: [red, green, blue]\n");
 }
 
-/// Red and green squares on grey images, labelled as COCO does.
-void write_drawn_boxes(const fs::path& folder) {
-  for (const std::string part : {"train", "test"}) {
-    std::string images, boxes;
-    fs::create_directories(folder / part);
-    for (unsigned i = 0; i < 16; ++i) {
-      data::Image image;
-      image.reshape(64, 64, 3);
-      std::fill(image.pixels.begin(), image.pixels.end(), std::uint8_t{120});
-      const int side = 16 + static_cast<int>(i), left = static_cast<int>(i) * 2, top = 30 - static_cast<int>(i);
-      for (int y = top; y < top + side; ++y)
-        for (int x = left; x < left + side; ++x)
-          for (unsigned c = 0; c < 3; ++c) image.row(y)[3 * x + static_cast<int>(c)] = c == i % 2 ? 255 : 0;
-      const std::string name = std::to_string(i) + ".png", comma = i == 0 ? "" : ", ";
-      data::write_png(folder / part / name, image);
-      images += join_text(comma, R"({"id": )", i, R"(, "file_name": ")", name, R"(", "width": 64, "height": 64})");
-      boxes += join_text(comma, R"({"id": )", i, R"(, "image_id": )", i, R"(, "category_id": )", 1 + i % 2,
-                         R"(, "iscrowd": 0, "area": )", side * side, R"(, "bbox": [)", left, ", ", top, ", ", side,
-                         ", ", side, "]}");
-    }
-    write(folder / (part + ".json"),
-          join_text(R"({"images": [)", images, R"(], "annotations": [)", boxes,
-                    R"(], "categories": [{"id": 1, "name": "red"}, {"id": 2, "name": "green"}]})", '\n'));
+/// Red and green squares on grey images in `folder`, labelled as COCO does.
+void write_squares(const fs::path& folder, const fs::path& labels) {
+  std::string images, boxes;
+  fs::create_directories(folder);
+  fs::create_directories(labels.parent_path());
+  for (unsigned i = 0; i < 16; ++i) {
+    data::Image image;
+    image.reshape(64, 64, 3);
+    std::fill(image.pixels.begin(), image.pixels.end(), std::uint8_t{120});
+    const int side = 16 + static_cast<int>(i), left = static_cast<int>(i) * 2, top = 30 - static_cast<int>(i);
+    for (int y = top; y < top + side; ++y)
+      for (int x = left; x < left + side; ++x)
+        for (unsigned c = 0; c < 3; ++c) image.row(y)[3 * x + static_cast<int>(c)] = c == i % 2 ? 255 : 0;
+    const std::string name = std::to_string(i) + ".png", comma = i == 0 ? "" : ", ";
+    data::write_png(folder / name, image);
+    images += join_text(comma, R"({"id": )", i, R"(, "file_name": ")", name, R"(", "width": 64, "height": 64})");
+    boxes += join_text(comma, R"({"id": )", i, R"(, "image_id": )", i, R"(, "category_id": )", 1 + i % 2,
+                       R"(, "iscrowd": 0, "area": )", side * side, R"(, "bbox": [)", left, ", ", top, ", ", side, ", ",
+                       side, "]}");
   }
+  write(labels, join_text(R"({"images": [)", images, R"(], "annotations": [)", boxes,
+                          R"(], "categories": [{"id": 1, "name": "red"}, {"id": 2, "name": "green"}]})", '\n'));
 }
 
 void write_minilm(const fs::path& folder) {
@@ -228,7 +226,11 @@ void write_stand_in_data(const fs::path& folder) {
     write_image_folders(folder / "imagenet", {"val"}, 3);
     write_image_folders(folder / "clipart", {"valid", "test"}, 4);
     write_shapes(folder / "shapes");
-    for (const char* const name : {"clipart_boxes", "tree_crowns"}) write_drawn_boxes(folder / name);
+    for (const std::string set : {"clipart_boxes", "tree_crowns"})
+      for (const std::string part : {"train", "test"})
+        write_squares(folder / set / part, folder / set / (part + ".json"));
+    for (const std::string part : {"train2017", "val2017"})
+      write_squares(folder / "coco" / part, folder / "coco/annotations" / ("instances_" + part + ".json"));
   }
   write_novels(folder / "jane_austen");
   std::string web;

@@ -175,6 +175,20 @@ TEST_F(DrawnBoxes, TheLastEpochsAreWithoutMosaic) {
                "close_mosaic: the last 5 epochs");
 }
 
+TEST_F(DrawnBoxes, AreLearnedByRetinaNet) {
+  const Json record = trained(
+      1,
+      {R"(model={"type": "retinanet", "depth": 10, "width": 16, "channels": 32, "convolutions": 1, "anchor_scale": 2})",
+       "train.epochs=60"});
+  EXPECT_GT(record.at("ap_50").as_number(), 0.85);
+}
+
+TEST_F(DrawnBoxes, AreLearnedBySsd) {
+  const Json record = trained(1, {R"(model={"type": "ssd", "depth": 10, "width": 8, "stem": "small"})",
+                                  "data.augment.image_size=65", "train.epochs=60"});
+  EXPECT_GT(record.at("ap_50").as_number(), 0.85);
+}
+
 TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   const test::TempDir out;
   Session session(load_config(path_, {"train.epochs=60", "eval.monitor=ap"}));
@@ -313,6 +327,10 @@ TEST_F(DrawnBoxes, RefuseWhatIsNotOfDetection) {
   refused({R"(data={"type": "digits"})"}, "images with boxes");
   refused({R"(model.groups=5)"}, "do not divide");
   refused({R"(model.blocks=[1, 1])"}, "of four");
+  refused({R"(model={"type": "ssd"})"}, "at least 257 x 257 pixels");
+  refused({R"(model={"type": "ssd", "stem": "small"})"}, "at least 65 x 65 pixels");
+  refused({R"(model={"type": "ssd", "blocks": [1, 1]})"}, "of the first three");
+  refused({R"(model={"type": "retinanet", "anchor_scale": 0})"}, "anchor_scale");
   refused({R"(task={"type": "detection", "score_threshold": 2})"}, "score_threshold");
 }
 
