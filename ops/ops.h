@@ -11,6 +11,7 @@
 #include "ops/boxes/boxes.h"
 #include "ops/boxes/nms.h"
 #include "ops/boxes/roi_align.h"
+#include "ops/boxes/simota.h"
 #include "ops/conv/conv2d.h"
 #include "ops/conv/conv_transpose2d.h"
 #include "ops/image/normalize_images.h"

@@ -13,10 +13,8 @@
 #include "ops/scratch.h"
 
 namespace hearth {
-namespace {
 
-/// Checks anchors [P, 4] and a list, and gives the list as kernels read it.
-BoxList checked_list(const char* op, const Tensor& anchors, const BoxList& list) {
+BoxList kernels::checked_list(const char* op, const Tensor& anchors, const BoxList& list) {
   require_floating(op, "anchors", anchors);
   require_floating(op, "boxes", list.boxes);
   require_index_type(op, "counts", list.counts);
@@ -44,6 +42,8 @@ BoxList checked_list(const char* op, const Tensor& anchors, const BoxList& list)
           list.ignored.defined() ? list.ignored.contiguous() : Tensor()};
 }
 
+namespace {
+
 Tensor unassigned(const Tensor& anchors, const BoxList& list) {
   return Tensor::empty({list.counts.size(), anchors.dim(0)}, DType::i64, anchors.device());
 }
@@ -55,7 +55,7 @@ Tensor assign_points(const Tensor& anchors, const Tensor& reach, const BoxList& 
   require_floating(op, "anchors", anchors);
   require_floating(op, "reach", reach);
   require_same_kind(op, "anchors", anchors, "reach", reach);
-  const BoxList plain = checked_list(op, anchors, list);
+  const BoxList plain = kernels::checked_list(op, anchors, list);
   HEARTH_CHECK(ShapeError, reach.shape() == (Shape{anchors.dim(0), 2}), op, ": anchors ", anchors.shape(), ", reach ",
                reach.shape(), "; they are [P, 4] and [P, 2]");
   HEARTH_CHECK(UsageError, radius > 0 && std::isfinite(radius), op, ": radius ", radius,
@@ -71,7 +71,7 @@ Tensor assign_points(const Tensor& anchors, const Tensor& reach, const BoxList& 
 
 Tensor assign_anchors(const Tensor& anchors, const BoxList& list, const AnchorRule& rule) {
   const char* const op = "assign_anchors";
-  const BoxList plain = checked_list(op, anchors, list);
+  const BoxList plain = kernels::checked_list(op, anchors, list);
   HEARTH_CHECK(
       UsageError,
       rule.background >= 0 && rule.background <= rule.foreground && rule.foreground > 0 && rule.foreground <= 1, op,

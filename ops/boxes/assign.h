@@ -47,6 +47,10 @@ HEARTH_API Tensor assign_anchors(const Tensor& anchors, const BoxList& list, con
 
 namespace kernels {
 
+/// The list as kernels take it: contiguous, its counts i64. DTypeError, ShapeError and DeviceError, naming `op`, unless
+/// boxes are [M, 4] of the kind of `anchors`, which are [P, 4], counts [N] and ignored [M].
+BoxList checked_list(const char* op, const Tensor& anchors, const BoxList& list);
+
 /// y i64 [N, P]. Contiguous.
 void assign_points(cpu::Stream&, const Tensor& anchors, const Tensor& reach, const BoxList& list, double radius,
                    const Tensor& y);
