@@ -10,6 +10,7 @@
 #include "models/detection/fcos.h"
 #include "models/detection/retinanet.h"
 #include "models/detection/ssd.h"
+#include "models/detection/yolox.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/swin.h"
@@ -86,6 +87,8 @@ struct RetinaNetConfig : RetinaNetOptions, TrunkConfig {};
 struct SsdConfig : SsdOptions, TrunkConfig {
   SsdConfig() { depth = SsdOptions::trunk.depth; }
 };
+
+struct YoloxConfig : YoloxOptions, DataSizes {};
 
 /// What a model of text takes from the data.
 struct TextSizes : DataSizes {
@@ -248,6 +251,29 @@ void describe(Fields<SsdConfig>& f) {
     return o.blocks.empty() || o.blocks.size() >= 3
                ? std::string()
                : join_text("\"blocks\" has ", o.blocks.size(), " stages; the trunk is of the first three");
+  });
+}
+
+void describe(Fields<YoloxConfig>& f) {
+  f.choice("size", &YoloxConfig::size,
+           {{"yolox_nano", YoloxSize::nano},
+            {"yolox_tiny", YoloxSize::tiny},
+            {"yolox_s", YoloxSize::s},
+            {"yolox_m", YoloxSize::m},
+            {"yolox_l", YoloxSize::l},
+            {"yolox_x", YoloxSize::x}},
+           "Depth and width where they are not given; yolox_nano has depthwise convolutions.");
+  f.number("depth", &YoloxConfig::depth, {.min = 0, .max = 64},
+           "Blocks of each stage, those of yolox_l being 1; 0 takes the size's.");
+  f.number("width", &YoloxConfig::width, {.min = 0, .max = 64},
+           "Channels of each stage, those of yolox_l being 1, which has 64 in the first; 0 takes the size's.");
+  f.number("radius", &YoloxConfig::radius, {.above = 0},
+           "How far from a box's centre its points are, in strides of their feature map.");
+  describe_sizes(f);
+  f.rule([](const YoloxConfig& o) {
+    return o.width == 0 || 64 * o.width >= 1
+               ? std::string()
+               : join_text("a \"width\" of ", o.width, " leaves no channels; 1/64 has one");
   });
 }
 
@@ -444,6 +470,14 @@ std::unique_ptr<nn::Module> make_ssd(const SsdConfig& config, const InputInfo& i
   return make_detector<Ssd, SsdOptions>(config, input);
 }
 
+std::unique_ptr<nn::Module> make_yolox(const YoloxConfig& config, const InputInfo& input) {
+  for (const std::int64_t size : {input.height, input.width})
+    HEARTH_CHECK(ConfigError, size % Yolox::stride == 0, "/model/type: yolox takes images whose rows and columns ",
+                 Yolox::stride, " divides, and the data's have ", input.height, " x ", input.width,
+                 " pixels; set image_size in the data's \"augment\"");
+  return make_image_model<Yolox, YoloxOptions>(config, input);
+}
+
 }  // namespace
 
 std::int64_t InputInfo::features() const {
@@ -466,6 +500,7 @@ Models& registry() {
                              make_text_model<Transformer, TransformerConfig>);
     r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.", make_swin);
     r.add<VggConfig>("vgg", "VGG model.", make_image_model<Vgg, VggOptions, VggConfig>);
+    r.add<YoloxConfig>("yolox", "Detector of boxes with a decoupled head and SimOTA assignment.", make_yolox);
   });
   return models;
 }
