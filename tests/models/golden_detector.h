@@ -18,29 +18,10 @@
 #include "models/detection/detector.h"
 #include "models/nn/module.h"
 #include "ops/ops.h"
+#include "tests/models/formula_weights.h"
 #include "tests/support/places.h"
 
 namespace hearth::test {
-
-/// Parameters by the formula of make_fcos.py.
-inline void set_golden_weights(nn::Module& model) {
-  for (const NamedTensor& named : model.parameters()) {
-    Tensor& x = *named.tensor;
-    const bool is_filter = x.rank() == 4, is_norm_weight = x.rank() == 1 && named.name.ends_with("weight");
-    std::int64_t sum = 0;
-    for (const char c : named.name) sum += static_cast<unsigned char>(c);
-    const double scale = is_filter ? 1.5 / std::sqrt(static_cast<double>(x.size() / x.dim(0))) : 0.1;
-    const std::int64_t rows = is_filter ? x.dim(1) : 1, columns = is_filter ? x.dim(2) : 1,
-                       channels = is_filter ? x.dim(3) : 1;
-    double* const to = x.data<double>();
-    for (std::int64_t i = 0; i < x.size(); ++i) {
-      // [K, R, S, C] here, [K, C, R, S] there.
-      const std::int64_t c = i % channels, place = i / channels, s = place % columns, r = place / columns % rows;
-      const std::int64_t there = is_filter ? ((place / columns / rows * channels + c) * rows + r) * columns + s : i;
-      to[i] = (is_norm_weight ? 1.0 : 0.0) + scale * static_cast<double>((37 * there + sum) % 1009 - 504) / 504;
-    }
-  }
-}
 
 /// A model in f64 with the golden weights, and the images and boxes of the file.
 struct GoldenDetector {
@@ -60,7 +41,7 @@ struct GoldenDetector {
         width(golden.at("width").as_integer()) {
     model = std::move(made);
     model->to(DType::f64);
-    set_golden_weights(*model);
+    set_formula_weights(*model);
     parameters = std::make_unique<FlatParameters>(model->parameters());
     std::vector<double> pixels, boxes;
     std::vector<std::int64_t> classes, counts;

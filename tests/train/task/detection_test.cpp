@@ -189,6 +189,13 @@ TEST_F(DrawnBoxes, AreLearnedBySsd) {
   EXPECT_GT(record.at("ap_50").as_number(), 0.85);
 }
 
+TEST_F(DrawnBoxes, AreLearnedByYolox) {
+  const Json record =
+      trained(1, {R"(model={"type": "yolox", "size": "yolox_nano", "width": 0.125})", "train.epochs=60"});
+  EXPECT_GT(record.at("ap_50").as_number(), 0.7);
+  EXPECT_GT(record.at("ap_by_class").at("green").as_number(), 0.3);
+}
+
 TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   const test::TempDir out;
   Session session(load_config(path_, {"train.epochs=60", "eval.monitor=ap"}));
@@ -325,6 +332,8 @@ TEST_F(DrawnBoxes, RefuseWhatIsNotOfDetection) {
   refused({R"(loss={"type": "cross_entropy"})"}, "leave \"loss\" out");
   refused({R"(model={"type": "resnet", "depth": 10})"}, "is no detector");
   refused({R"(data={"type": "digits"})"}, "images with boxes");
+  refused({R"(model={"type": "yolox"})", "data.augment.image_size=80"}, "which 32 divides");
+  refused({R"(model={"type": "yolox", "width": 0.01})"}, "leaves no channels");
   refused({R"(model.groups=5)"}, "do not divide");
   refused({R"(model.blocks=[1, 1])"}, "of four");
   refused({R"(model={"type": "ssd"})"}, "at least 257 x 257 pixels");
