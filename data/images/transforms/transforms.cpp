@@ -329,22 +329,35 @@ bool resizes_only(const Transforms& transforms, const Region& region, int channe
                                     options.rand_augment.ops == 0 && !any_jitter(options.color_jitter));
 }
 
-void Transforms::change(Image& image, Image& scratch, Random& random) const {
+Transforms::Moves Transforms::draw_moves(Random& random) const {
+  Moves moves;
+  if (!training_) return moves;
+  if (options_.padded_crop > 0) {
+    const int pad = options_.padded_crop;
+    const std::uint64_t places = 2 * static_cast<std::uint64_t>(pad) + 1;
+    moves.top = static_cast<int>(random.below(places)) - pad;
+    moves.left = static_cast<int>(random.below(places)) - pad;
+  }
+  moves.mirrored = options_.horizontal_flip && !mirrors_at_once() && random.below(2) == 1;
+  return moves;
+}
+
+void Transforms::move(Image& image, Image& scratch, const Moves& moves, std::uint8_t fill) const {
   const int size = options_.image_size;
   if (size > 0 && (image.height < size || image.width < size)) {
-    crop(image, {(image.height - size) / 2, (image.width - size) / 2, size, size}, margin_, scratch);
+    crop(image, {(image.height - size) / 2, (image.width - size) / 2, size, size}, fill, scratch);
     std::swap(image, scratch);
   }
+  if (moves.top != 0 || moves.left != 0) {
+    crop(image, {moves.top, moves.left, image.height, image.width}, fill, scratch);
+    std::swap(image, scratch);
+  }
+  if (moves.mirrored) flip_horizontally(image);
+}
+
+void Transforms::change(Image& image, Image& scratch, Random& random) const {
+  move(image, scratch, draw_moves(random), margin_);
   if (training_) {
-    if (options_.padded_crop > 0) {
-      const int pad = options_.padded_crop;
-      const std::uint64_t places = 2 * static_cast<std::uint64_t>(pad) + 1;
-      const int top = static_cast<int>(random.below(places)) - pad;
-      const int left = static_cast<int>(random.below(places)) - pad;
-      crop(image, {top, left, image.height, image.width}, margin_, scratch);
-      std::swap(image, scratch);
-    }
-    if (options_.horizontal_flip && !mirrors_at_once() && random.below(2) == 1) flip_horizontally(image);
     rand_augment(image, scratch, options_.rand_augment, fill_, random);
     if (any_jitter(options_.color_jitter)) jitter_color(image, options_.color_jitter, random);
   }

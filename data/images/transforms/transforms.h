@@ -77,6 +77,16 @@ class HEARTH_API Transforms {
   /// The same of a region that sizing() has chosen, into `image`; `random` goes on behind the draws for that. `decoded`
   /// has any content afterwards.
   void augment(Image& decoded, const Region& region, Image& image, Image& scratch, Random& random) const;
+  /// Where augment() moves what was resized.
+  struct Moves {
+    int top = 0, left = 0;  ///< of the padded crop, in pixels of the input
+    bool mirrored = false;
+  };
+  /// The next draws of augment(), of a region that sizing() has chosen.
+  Moves draw_moves(Random& random) const;
+  /// Fits the resized image, or what else has its size, into the input's square and moves it; `fill` is what lies
+  /// outside. `scratch` is overwritten.
+  void move(Image& image, Image& scratch, const Moves& moves, std::uint8_t fill) const;
   /// All steps; writes output_shape() elements of `dtype` (f32, bf16 or f16) to `target`.
   void apply(Image& image, Image& scratch, Random random, DType dtype, std::byte* target) const;
   /// All steps behind augment().
