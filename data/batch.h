@@ -37,6 +37,8 @@ using TensorSample = std::vector<std::pair<std::string, Tensor>>;
 ///   its labels mean it, i64 [N, 2]; "image_maps", f64 [N, 4]: sx, sy, tx, ty, by which (x, y) of the image lies at
 ///   (sx x + tx, sy y + ty) of the input; sx is below 0 where it is mirrored. Where the input shows several images, or
 ///   one that is turned, the input itself is the image.
+/// - images with masks: "images" as above and "labels", the class of each pixel, i64 [N, H, W], ignored_label where a
+///   pixel does not count.
 /// - translations: "source", ids i32 [N, S], padded; "target", the ids of the translation so far, i32 [N, T], padded;
 ///   "labels", i64 [N, T]: `target` one position later.
 class HEARTH_API Batch {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datasets: samples by index, read by several threads at once, and the batches that a loader makes of them. Images with
-// labels (data/images/image_dataset.h), images with boxes (data/boxes/box_dataset.h), sequences of tokens
+// labels (data/images/image_dataset.h), images with boxes (data/boxes/box_dataset.h) or masks
+// (data/masks/mask_dataset.h), sequences of tokens
 // (data/text/token_set.h) and samples of any tensors (data/sample_dataset.h) are siblings.
 #pragma once
 
@@ -43,6 +44,7 @@ enum class OnFault : std::uint8_t { fail, skip };
 class BatchMaker;
 class BoxDataset;
 class ImageDataset;
+class MaskDataset;
 class TokenDataset;
 class Transforms;
 struct LoaderOptions;
@@ -70,10 +72,11 @@ class HEARTH_API Dataset {
   virtual Warnings unreadable() const { return {}; }
   /// What Batch::count() counts, for `hearth bench data`.
   virtual const char* unit() const { return "samples"; }
-  /// This dataset if its samples are images with a label each, images with boxes, or sequences of tokens; otherwise
-  /// null.
+  /// This dataset if its samples are images with a label each, images with boxes, images with masks, or sequences of
+  /// tokens; otherwise null.
   virtual const ImageDataset* images() const { return nullptr; }
   virtual const BoxDataset* boxes() const { return nullptr; }
+  virtual const MaskDataset* masks() const { return nullptr; }
   virtual const TokenDataset* tokens() const { return nullptr; }
 
   std::int64_t classes() const { return static_cast<std::int64_t>(class_names().size()); }

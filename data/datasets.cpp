@@ -8,6 +8,7 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/formats/synthetic.h"
+#include "data/masks/mask_data.h"
 #include "data/registry.h"
 #include "data/table/table_data.h"
 #include "data/text/mixture.h"
@@ -141,6 +142,7 @@ void add_own(Datasets& registry) {
   registry.add<CocoData>("coco", "Images with boxes, labelled in JSON as COCO is.", open_coco);
   registry.add<YoloData>("yolo", "Images with boxes, labelled in text files that a data.yaml describes.", open_yolo);
   registry.add<VocData>("voc", "Images with boxes, labelled in XML as Pascal VOC is.", open_voc);
+  registry.add<MaskData>("masks", "Images and masks in PNG files, with a class for each pixel.", open_masks);
   add_to<SyntheticData, ImageSplits>(registry, "synthetic",
                                      "Noisy patterns made from numbers, for benchmarks and tests.",
                                      [](const SyntheticData& o) { return synthetic(o); });

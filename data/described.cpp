@@ -13,6 +13,8 @@
 #include "data/formats/records.h"
 #include "data/formats/shards.h"
 #include "data/images/conform.h"
+#include "data/masks/mask_data.h"
+#include "data/masks/mask_dataset.h"
 #include "data/source/source.h"
 #include "data/table/table_data.h"
 #include "data/text/labelled.h"
@@ -76,7 +78,15 @@ class DescribedPairs : public DescribedText<PairDataset> {
   TokenizerPointer source_tokenizer_;
 };
 
-DatasetPointer described_set(const DataFacts& facts) {
+std::shared_ptr<const MaskDataset> masks_of(const Datasets::Component& data, MaskedFiles files) {
+  const auto* const options = data.options<MaskData>();
+  HEARTH_CHECK(DataError, options != nullptr, "data of kind masks, and a configuration of ", data.type());
+  return std::make_shared<MaskDataset>(std::move(files), std::make_shared<const MaskClasses>(*options),
+                                       options->decode_mb << 20);
+}
+
+DatasetPointer described_set(const Datasets::Component& data, const DataFacts& facts) {
+  if (facts.kind == "masks") return masks_of(data, {.source = not_opened()});
   if (facts.kind == "boxes")
     return std::make_shared<BoxDataset>(
         AnnotatedImages{.source = not_opened(), .class_names = facts.classes, .category_ids = facts.category_ids},
@@ -204,6 +214,13 @@ DataFacts facts_of(const DataSplits& data) {
     facts.normalize = data.image_options.normalize;
     return facts;
   }
+  if (const MaskDataset* const masks = data.train->masks()) {
+    facts.kind = "masks";
+    facts.classes = masks->class_names();
+    facts.image = masks->image_shape();
+    facts.normalize = data.image_options.normalize;
+    return facts;
+  }
   if (sequences == nullptr) {
     const auto* const table = dynamic_cast<const TableDataset*>(data.train.get());
     facts.kind = table != nullptr ? "table" : "samples";
@@ -223,9 +240,9 @@ DataFacts facts_of(const DataSplits& data) {
 
 DataSplits described_data(const Datasets::Component& data, const DataFacts& facts) {
   const OpenedData opened = data.make(Opening::options_only);
-  const DatasetPointer set = described_set(facts);
+  const DatasetPointer set = described_set(data, facts);
   DataSplits described{set, nullptr, nullptr, no_transforms(), no_transforms(), opened.options};
-  if (facts.kind != "images" && facts.kind != "boxes") return described;
+  if (!facts.has_pixels()) return described;
   described.image_options = opened.image_options.value_or(ImageOptions{});
   ChannelStatistics& normalize = described.image_options.normalize;
   if (normalize.mean.empty()) normalize.mean = facts.normalize.mean;
@@ -258,6 +275,13 @@ DataSplits evaluation_data(const Datasets::Component& configured, const DataFact
     HEARTH_CHECK(DataError, rows->has_targets(), path, ": has no target \"", facts.table->target,
                  "\", which an evaluation compares with");
     data.test = rows;
+    return data;
+  }
+  if (facts.kind == "masks") {
+    const MaskSplits masks = masks_at(*configured.options<MaskData>(), path);
+    data.valid = masks.valid;
+    data.test = masks.train != nullptr && masks.valid == nullptr && masks.test == nullptr ? masks.train : masks.test;
+    data.make_quarantines();
     return data;
   }
   if (facts.kind != "images") {

@@ -17,9 +17,9 @@ namespace hearth::data {
 struct TableFacts;
 
 struct DataFacts {
-  std::string kind = "images";         ///< or "boxes", "labelled_text", "text", "parallel_text", "table", "samples"
+  std::string kind = "images";  ///< or "boxes", "masks", "labelled_text", "text", "parallel_text", "table", "samples"
   std::vector<std::string> classes{};  ///< names by label; none where ids are predicted
-  // Of images:
+  // Of images, also those with boxes or masks:
   ImageShape image{};             ///< that all have in common, 0 where they differ
   int shrink_to = 0;              ///< Dataset::shrinks_to()
   ChannelStatistics normalize{};  ///< by which they were normalised
@@ -30,6 +30,8 @@ struct DataFacts {
   TokenizerPointer tokenizer{};
   TokenizerPointer source_tokenizer{};  ///< of parallel_text
   std::shared_ptr<const TableFacts> table{};
+
+  bool has_pixels() const { return kind == "images" || kind == "boxes" || kind == "masks"; }
 };
 
 /// All but the tokenizers, which the data owns. DataError for sets of sequences of other kinds.
@@ -49,6 +51,8 @@ DataSplits data_as_trained(const Datasets::Component& data, const DataFacts& fac
 /// training was on such; else a folder
 ///   of class folders, all of it the test split, or of folders named test, val, valid or validation with class folders.
 ///   Images are brought to the size and channels of the training's;
+/// - images with masks: folders of such as the training's are named, whose splits valid and test are taken, or all of
+/// it as the test split;
 /// - rows of a table: a file of that kind with the target, .csv or .npz with arrays x and y, which is the test split;
 /// - sequences: a file, which is the test split, or a folder that holds the files which the configuration names for
 /// valid

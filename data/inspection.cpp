@@ -8,6 +8,7 @@
 #include "data/boxes/inspect_boxes.h"
 #include "data/images/contact_sheet.h"
 #include "data/images/inspect.h"
+#include "data/masks/inspect_masks.h"
 #include "data/table/table.h"
 #include "data/text/text_inspect.h"
 #include "data/text/token_set.h"
@@ -28,6 +29,10 @@ PartReport inspect_part(const Dataset& part, bool whole, std::int64_t batch_size
     BoxInspection report = inspect_boxes(*boxes, whole ? -1 : 256);
     return {std::move(report.json), std::move(report.text), report.problems};
   }
+  if (const MaskDataset* const masks = part.masks()) {
+    MaskInspection report = inspect_masks(*masks, whole ? -1 : 256);
+    return {std::move(report.json), std::move(report.text), report.problems};
+  }
   const ImageDataset* const images = part.images();
   HEARTH_CHECK(UsageError, images != nullptr, "data: ", part.source(),
                " holds neither images, nor sequences of tokens, nor a table, which is what this command looks at");
@@ -36,13 +41,14 @@ PartReport inspect_part(const Dataset& part, bool whole, std::int64_t batch_size
 }
 
 std::int64_t write_sheet(const std::string& path, const Dataset& part, std::int64_t most) {
-  HEARTH_CHECK(UsageError, part.images() != nullptr || part.boxes() != nullptr,
+  HEARTH_CHECK(UsageError, part.images() != nullptr || part.boxes() != nullptr || part.masks() != nullptr,
                "data inspect: --sheet is for images, and ", part.source(), " has none");
-  // Boxes want more pixels to be seen.
-  constexpr int side = 96, side_with_boxes = 192;
+  // Boxes and masks want more pixels to be seen.
+  constexpr int side = 96, side_with_objects = 192;
   const std::vector<std::int64_t> samples = spread_samples(part.size(), most);
-  write_png(path, part.boxes() != nullptr ? box_sheet(*part.boxes(), samples, side_with_boxes)
-                                          : contact_sheet(*part.images(), samples, side));
+  write_png(path, part.boxes() != nullptr   ? box_sheet(*part.boxes(), samples, side_with_objects)
+                  : part.masks() != nullptr ? mask_sheet(*part.masks(), samples, side_with_objects)
+                                            : contact_sheet(*part.images(), samples, side));
   return static_cast<std::int64_t>(samples.size());
 }
 

@@ -17,11 +17,11 @@ struct PartReport {
   std::int64_t problems = 0;  ///< samples that cannot be read, or have bad labels
 };
 
-/// Reports on a split of images, images with boxes, sequences or rows of a table; looks at all samples if `whole`, else
-/// at some. Padding is that of batches of `batch_size`. UsageError for other samples.
+/// Reports on a split of images, images with boxes or masks, sequences or rows of a table; looks at all samples if
+/// `whole`, else at some. Padding is that of batches of `batch_size`. UsageError for other samples.
 PartReport inspect_part(const Dataset& part, bool whole, std::int64_t batch_size);
 
-/// Writes a PNG with about `most` samples of a split of images side by side, with the boxes that they have, and returns
+/// Writes a PNG with about `most` samples of a split of images side by side, with their boxes or masks, and returns
 /// their number. UsageError for other samples.
 std::int64_t write_sheet(const std::string& path, const Dataset& part, std::int64_t most);
 

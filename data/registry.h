@@ -42,8 +42,8 @@ enum class Opening : std::uint8_t { all, options_only };
 
 using Datasets = Registry<OpenedData(Opening)>;
 /// "digits", "fashion_mnist", "idx", "cifar10", "cifar100", "image_folder", "records", "webdataset", "tfrecord",
-/// "coco", "yolo", "voc", "synthetic", "csv", "arrays", "text", "labelled_text", "parallel_text", "mixture", and what
-/// the program adds.
+/// "coco", "yolo", "voc", "masks", "synthetic", "csv", "arrays", "text", "labelled_text", "parallel_text", "mixture",
+/// and what the program adds.
 HEARTH_API Datasets& datasets();
 
 /// Adds a dataset.

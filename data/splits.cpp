@@ -9,6 +9,7 @@
 #include "data/images/channel_statistics.h"
 #include "data/images/hold_out.h"
 #include "data/loading/batch_maker.h"
+#include "data/masks/mask_dataset.h"
 #include "data/text/token_set.h"
 
 namespace hearth::data {
@@ -106,26 +107,34 @@ void require_names_for_json(const Dataset& set) {
   }
 }
 
+/// Sets images of the training split aside by their names.
+template <class Set>
+void hold_out_valid(const Set& train, const DataOptions& options, Splits& splits) {
+  const HeldOutSamples parts = hold_out_by_name(train, options.valid_fraction, options.split_seed, "valid");
+  splits.valid = train.subset(parts.held_out);
+  splits.train = train.subset(parts.rest);
+}
+
 DataSplits split_and_transform(OpenedData opened) {
   Splits& splits = opened.splits;
   HEARTH_CHECK(DataError, splits.train != nullptr && splits.train->size() > 0, "data: no training samples");
   require_names_for_json(*splits.train);
   const ImageDataset* const images = splits.train->images();
   const BoxDataset* const boxes = splits.train->boxes();
-  if (images == nullptr && boxes == nullptr) {
+  const MaskDataset* const masks = splits.train->masks();
+  if (images == nullptr && boxes == nullptr && masks == nullptr) {
     const bool is_split = splits.valid != nullptr || splits.train->tokens() != nullptr;
     HEARTH_CHECK(ConfigError, is_split || opened.options.valid_fraction == 0,
                  "/data/valid_fraction: only labelled images are split here; let the dataset give a valid split");
     return {splits.train, splits.valid, splits.test, no_transforms(), no_transforms(), opened.options};
   }
-  const ImageShape shape = images != nullptr ? images->image_shape() : boxes->image_shape();
-  if (boxes != nullptr && !splits.valid && opened.options.valid_fraction > 0) {
-    const HeldOutSamples parts =
-        hold_out_by_name(*boxes, opened.options.valid_fraction, opened.options.split_seed, "valid");
-    splits.valid = boxes->subset(parts.held_out);
-    splits.train = boxes->subset(parts.rest);
-  }
-  if (images != nullptr && !splits.valid && opened.options.valid_fraction > 0) {
+  const ImageShape shape = images != nullptr  ? images->image_shape()
+                           : boxes != nullptr ? boxes->image_shape()
+                                              : masks->image_shape();
+  const bool draws_valid = !splits.valid && opened.options.valid_fraction > 0;
+  if (boxes != nullptr && draws_valid) hold_out_valid(*boxes, opened.options, splits);
+  if (masks != nullptr && draws_valid) hold_out_valid(*masks, opened.options, splits);
+  if (images != nullptr && draws_valid) {
     HeldOut parts = hold_out(std::static_pointer_cast<const ImageDataset>(splits.train), opened.options.valid_fraction,
                              opened.options.split_seed, "valid");
     splits.train = parts.rest;

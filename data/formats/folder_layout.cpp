@@ -120,7 +120,7 @@ void require_class_folders(const std::string& root, const std::vector<std::strin
   HEARTH_CHECK(DataError, images == classes.end() || masks == classes.end(), root, ": its classes would be ", *images,
                " and ", *masks,
                ", which look like images and what is known of them; an image_folder has a folder for each "
-               "class, and masks are read by a program's data::SampleDataset (docs/tasks.md)");
+               "class, and images with masks are of the type \"masks\" (docs/segmentation.md)");
   const std::vector<std::string> common = classes.empty() ? classes : common_folders(root, classes);
   HEARTH_CHECK(DataError, common.size() < 2, root, ": its classes would be ", listed(classes),
                ", which all have folders ", listed(common),

@@ -67,9 +67,8 @@ Json facts_as_json(const Session& session) {
   Json json = Json::object();
   json.set("kind", facts.kind).set("classes", Json::array_of(facts.classes));
   if (facts.table != nullptr) return json.set("table", data::to_json(*facts.table));
-  const bool is_of_boxes = facts.kind == "boxes";
-  if (facts.kind != "images" && !is_of_boxes) return json.set("length", facts.length);
-  if (is_of_boxes) json.set("category_ids", Json::array_of(facts.category_ids));
+  if (!facts.has_pixels()) return json.set("length", facts.length);
+  if (facts.kind == "boxes") json.set("category_ids", Json::array_of(facts.category_ids));
   const std::vector<std::int64_t> shape{facts.image.height, facts.image.width, facts.image.channels};
   return json.set("mean", Json::array_of(facts.normalize.mean))
       .set("std", Json::array_of(facts.normalize.std))
@@ -102,7 +101,7 @@ std::optional<data::DataFacts> known_facts(const std::string& set) {
   try {
     facts.kind = json.at("kind").as_string();
     for (const Json& name : json.at("classes").items()) facts.classes.push_back(name.as_string());
-    if (facts.kind == "images" || facts.kind == "boxes") {
+    if (facts.has_pixels()) {
       if (const Json* const ids = json.find("category_ids")) facts.category_ids = numbers_in<std::int64_t>(*ids);
       const std::vector<int> shape = numbers_in<int>(json.at("image"));
       HEARTH_CHECK(FileError, shape.size() == 3, set, "/", data_file, ": /image: ", shape.size(), " numbers, not 3");
@@ -117,8 +116,7 @@ std::optional<data::DataFacts> known_facts(const std::string& set) {
   } catch (const ConfigError& error) {
     throw FileError(join_text(set, "/", data_file, ": ", error.what()));
   }
-  for (const char* const kind : {"images", "boxes", "table", "samples"})
-    if (facts.kind == kind) return facts;
+  if (facts.has_pixels() || facts.kind == "table" || facts.kind == "samples") return facts;
   facts.tokenizer = facts.source_tokenizer = data::read_tokenizer(set + "/" + tokenizer_file);
   const std::string source = set + "/" + source_tokenizer_file;
   if (file_exists(source)) facts.source_tokenizer = data::read_tokenizer(source);

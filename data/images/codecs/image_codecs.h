@@ -2,9 +2,11 @@
 // The decoders behind decode_image(), one a format, and the checks that they share.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/images/codecs/image.h"
 #include "data/images/codecs/sizing.h"
@@ -49,6 +51,14 @@ void decode_jpeg(const EncodedImage& file, const RegionChoice& choice, Image& im
 void decode_png(const EncodedImage& file, const RegionChoice& choice, Image& image);
 void decode_webp(const EncodedImage& file, const RegionChoice& choice, Image& image);
 void decode_bmp(const EncodedImage& file, const RegionChoice& choice, Image& image);
+
+/// A PNG as it is stored: numbers of a palette or grey values (1 channel), or colours (3).
+struct PngSamples {
+  Image image{};
+  std::vector<std::array<std::uint8_t, 3>> palette{};  ///< of such an image; empty for others
+};
+/// DataError as decode_png(), for samples of 16 bits, grey of fewer than 8, and transparency.
+PngSamples decode_png_samples(const EncodedImage& file);
 
 /// ShapeError unless the box is a part of an image of this size, and the window one of the result, and none is empty.
 void require_inside(const Sizing& sizing, int height, int width);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PNG decoding and writing by libpng. Its C errors leave by longjmp, so the functions that call setjmp own no C++
 // object.
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -84,8 +85,8 @@ void take_bytes(png_structp png, png_bytep target, png_size_t count) {
   decoding->left -= count;
 }
 
-// Asks for 8-bit RGB or RGBA rows whatever is stored. False on error.
-bool read_header(PngDecoding& decoding) {
+// Asks for 8-bit RGB or RGBA rows whatever is stored, or for what is stored, of 8 bits a sample. False on error.
+bool read_header(PngDecoding& decoding, bool as_stored) {
   if (setjmp(png_jmpbuf(decoding.png)) != 0) return false;
   png_structp png = decoding.png;
   png_infop info = decoding.info;
@@ -95,9 +96,13 @@ bool read_header(PngDecoding& decoding) {
   png_set_chunk_malloc_max(png, 0);
   png_read_info(png, info);
   decoding.bits_a_pixel = png_get_channels(png, info) * png_get_bit_depth(png, info);
-  png_set_scale_16(png);
-  png_set_expand(png);  // palettes, fewer than 8 bits, and a transparent colour to alpha
-  png_set_gray_to_rgb(png);
+  if (as_stored) {
+    png_set_packing(png);
+  } else {
+    png_set_scale_16(png);
+    png_set_expand(png);  // palettes, fewer than 8 bits, and a transparent colour to alpha
+    png_set_gray_to_rgb(png);
+  }
   decoding.passes = png_set_interlace_handling(png);
   png_read_update_info(png, info);
   decoding.has_alpha = png_get_channels(png, info) == 4;
@@ -128,6 +133,15 @@ bool read_box(PngDecoding& decoding, const Box& box, unsigned height, std::size_
   }
   if (static_cast<unsigned>(box.top + box.height) == height) png_read_end(decoding.png, nullptr);
   return true;
+}
+
+// A PngDecoding that has an info structure, unless memory is short.
+void prepare(PngDecoding& decoding, const EncodedImage& file) {
+  decoding.bytes = file.bytes.data();
+  decoding.left = file.bytes.size();
+  decoding.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoding, on_error, on_warning, &decoding.allowance,
+                                          allocate, release);
+  if (decoding.png != nullptr) decoding.info = png_create_info_struct(decoding.png);
 }
 
 [[noreturn]] void refuse_png(const EncodedImage& file, const PngDecoding& decoding) {
@@ -164,6 +178,17 @@ void require_no_surplus(const EncodedImage& file, std::int64_t width, std::int64
                ": broken PNG: it has more pixels than its header says");
 }
 
+/// DataError for an image whose samples leave open which classes they mean.
+void require_class_samples(const std::string& name, int colour_type, int bits, bool has_transparency) {
+  HEARTH_CHECK(DataError, bits <= 8, name, ": a mask of ", bits,
+               " bits a sample; write class ids as 8-bit grey or as a palette, or colours of 8 bits");
+  HEARTH_CHECK(DataError, (colour_type & PNG_COLOR_MASK_ALPHA) == 0 && !has_transparency, name,
+               ": a mask with transparency; write it without, as 8-bit grey, a palette, or colours of 8 bits");
+  HEARTH_CHECK(DataError, colour_type != PNG_COLOR_TYPE_GRAY || bits == 8, name, ": a grey mask of ", bits,
+               " bits a sample, whose white is ", (1 << bits) - 1,
+               " to some programs and 255 to others; write class ids as 8-bit grey or as a palette");
+}
+
 /// What libpng is told of an image; ShapeError, beginning with `name`, for one that cannot be a PNG.
 png_image described(const std::string& name, const Image& image) {
   HEARTH_CHECK(ShapeError, image.channels == 1 || image.channels == 3 || image.channels == 4, name, ": an image of ",
@@ -181,12 +206,8 @@ png_image described(const std::string& name, const Image& image) {
 
 void decode_png(const EncodedImage& file, const RegionChoice& choice, Image& image) {
   PngDecoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
-  decoding.bytes = file.bytes.data();
-  decoding.left = file.bytes.size();
-  decoding.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoding, on_error, on_warning, &decoding.allowance,
-                                          allocate, release);
-  if (decoding.png != nullptr) decoding.info = png_create_info_struct(decoding.png);
-  if (decoding.info == nullptr || !read_header(decoding)) refuse_png(file, decoding);
+  prepare(decoding, file);
+  if (decoding.info == nullptr || !read_header(decoding, false)) refuse_png(file, decoding);
   const std::int64_t height = png_get_image_height(decoding.png, decoding.info);
   const std::int64_t width = png_get_image_width(decoding.png, decoding.info);
   const int channels = decoding.has_alpha ? 4 : 3;
@@ -212,6 +233,36 @@ void decode_png(const EncodedImage& file, const RegionChoice& choice, Image& ima
   if (decoding.has_alpha) composite_on_white(image);
 }
 
+PngSamples decode_png_samples(const EncodedImage& file) {
+  PngDecoding decoding{.allowance = {static_cast<std::size_t>(file.memory_limit)}};
+  prepare(decoding, file);
+  if (decoding.info == nullptr || !read_header(decoding, true)) refuse_png(file, decoding);
+  const std::int64_t height = png_get_image_height(decoding.png, decoding.info);
+  const std::int64_t width = png_get_image_width(decoding.png, decoding.info);
+  const int colour_type = png_get_color_type(decoding.png, decoding.info);
+  const int channels = png_get_channels(decoding.png, decoding.info);
+  const bool has_transparency = png_get_valid(decoding.png, decoding.info, PNG_INFO_tRNS) != 0;
+  const int samples = colour_type == PNG_COLOR_TYPE_RGB || colour_type == PNG_COLOR_TYPE_RGB_ALPHA ? 3 : 1;
+  const int stored_channels = samples + ((colour_type & PNG_COLOR_MASK_ALPHA) != 0 ? 1 : 0);
+  require_class_samples(file.name, colour_type, decoding.bits_a_pixel / stored_channels, has_transparency);
+  const auto used = file.memory_limit - static_cast<std::int64_t>(decoding.allowance.left);
+  require_decodable(file, width, height, channels, used);
+  require_inflatable(file, width, height, decoding.bits_a_pixel);
+  require_no_surplus(file, width, height, decoding.bits_a_pixel);
+  PngSamples result;
+  if (colour_type == PNG_COLOR_TYPE_PALETTE) {
+    png_colorp entries = nullptr;
+    int count = 0;
+    png_get_PLTE(decoding.png, decoding.info, &entries, &count);
+    for (int i = 0; i < count; ++i) result.palette.push_back({entries[i].red, entries[i].green, entries[i].blue});
+  }
+  result.image.reshape(static_cast<int>(height), static_cast<int>(width), channels);
+  decoding.allowance.left -= std::min(decoding.allowance.left, result.image.pixels.size());
+  if (!read_passes(decoding, result.image.pixels.data(), result.image.row_bytes(), static_cast<unsigned>(height)))
+    refuse_png(file, decoding);
+  return result;
+}
+
 void write_png(const std::string& path, const Image& image) {
   png_image description = described(path, image);
   const int written = png_image_write_to_file(&description, path.c_str(), 0, image.pixels.data(), 0, nullptr);
@@ -232,6 +283,9 @@ std::vector<std::uint8_t> encode_png(const Image& image) {
 #else
 namespace hearth::data {
 void decode_png(const EncodedImage& file, const RegionChoice&, Image&) {
+  throw DataError(file.name + ": this build of Hearth reads no PNG: install libpng (libpng-dev) and build again");
+}
+PngSamples decode_png_samples(const EncodedImage& file) {
   throw DataError(file.name + ": this build of Hearth reads no PNG: install libpng (libpng-dev) and build again");
 }
 void write_png(const std::string& path, const Image&) {
