@@ -13,6 +13,8 @@
 #include "models/detection/yolox.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
+#include "models/segmentation/dilated.h"
+#include "models/segmentation/unet.h"
 #include "models/swin.h"
 #include "models/transformer/bert.h"
 #include "models/transformer/gpt.h"
@@ -62,7 +64,8 @@ struct MlpConfig : MlpOptions, DataSizes {};
 struct ResNetConfig : ResNetOptions, DataSizes {};
 struct SwinConfig : SwinOptions, DataSizes {};
 struct VggConfig : VggOptions, DataSizes {};
-/// Fields of a detector's trunk.
+struct UnetConfig : UnetOptions, DataSizes {};
+/// Fields of a residual trunk.
 struct TrunkConfig : DataSizes {
   int depth = ResNetOptions().depth;
   std::vector<std::int64_t> blocks = {};
@@ -82,6 +85,13 @@ struct TrunkConfig : DataSizes {
             .recompute = recompute};
   }
 };
+/// A dilated trunk's fields beside its head's.
+template <class Options>
+struct DilatedConfig : Options, TrunkConfig {
+  std::int64_t dilated_stages = dilated_trunk().dilated_stages;
+};
+using FcnConfig = DilatedConfig<FcnOptions>;
+using DeepLabConfig = DilatedConfig<DeepLabOptions>;
 struct FcosConfig : FcosOptions, TrunkConfig {};
 struct RetinaNetConfig : RetinaNetOptions, TrunkConfig {};
 struct SsdConfig : SsdOptions, TrunkConfig {
@@ -277,6 +287,39 @@ void describe(Fields<YoloxConfig>& f) {
   });
 }
 
+template <class Options>
+void describe_dilated(Fields<DilatedConfig<Options>>& f) {
+  using Config = DilatedConfig<Options>;
+  describe_trunk(f);
+  f.integer("dilated_stages", &Config::dilated_stages, {.min = 0, .max = 5},
+            "The last so many stages keep the rows and columns of the one before, by dilation in place of stride.");
+  f.number("dropout", &Config::dropout, {.min = 0, .below = 1}, "Dropout in the head.");
+  describe_sizes(f);
+  f.rule([](const Config& o) {
+    const auto stages = static_cast<std::int64_t>(o.blocks.empty() ? 4 : o.blocks.size());
+    return o.dilated_stages < stages
+               ? std::string()
+               : join_text("\"dilated_stages\" (", o.dilated_stages, ") are fewer than the ", stages, " stages");
+  });
+}
+
+void describe(Fields<FcnConfig>& f) { describe_dilated(f); }
+
+void describe(Fields<DeepLabConfig>& f) {
+  describe_dilated(f);
+  f.integer("channels", &DeepLabConfig::channels, {.min = 1, .max = 1 << 16}, "Channels of the head.");
+  f.integer("rates", &DeepLabConfig::rates, {.min = 1, .max = 1024, .max_items = 16},
+            "Dilations of the pyramid's 3x3 convolutions, in pixels of the trunk's last map.");
+}
+
+void describe(Fields<UnetConfig>& f) {
+  f.integer("width", &UnetConfig::width, {.min = 1, .max = 1 << 16},
+            "Channels at full size; each level below has twice as many.");
+  f.integer("levels", &UnetConfig::levels, {.min = 1, .max = 10},
+            "Sizes of maps, each of half the rows and columns of the one before.");
+  describe_sizes(f);
+}
+
 void describe(Fields<SwinConfig>& f) {
   f.choice("size", &SwinConfig::size,
            {{"swin_t", SwinSize::tiny},
@@ -453,6 +496,15 @@ std::unique_ptr<nn::Module> make_swin(SwinConfig config, const InputInfo& input)
   return make_image_model<Swin, SwinOptions>(config, input);
 }
 
+template <class Network, class Options>
+std::unique_ptr<nn::Module> make_dilated(const DilatedConfig<Options>& config, const InputInfo& input) {
+  Options options = config;
+  options.trunk = config.trunk_for(input);
+  options.trunk.dilated_stages = config.dilated_stages;
+  options.classes = config.classes_of(input);
+  return std::make_unique<Network>(options);
+}
+
 template <class Network, class Options, class Config>
 std::unique_ptr<nn::Module> make_detector(const Config& config, const InputInfo& input) {
   Options options = config;
@@ -487,6 +539,9 @@ std::int64_t InputInfo::features() const {
 Models& registry() {
   static Models models("model", "The model.", [](Models& r) {
     r.add<BertConfig>("bert", "Transformer encoder for text, as BERT.", make_text_model<Bert, BertConfig>);
+    r.add<DeepLabConfig>("deeplabv3", "Classes of pixels by a dilated residual network and an atrous pyramid.",
+                         make_dilated<DeepLabV3, DeepLabOptions>);
+    r.add<FcnConfig>("fcn", "Classes of pixels by a dilated residual network.", make_dilated<Fcn, FcnOptions>);
     r.add<FcosConfig>("fcos", "Detector of boxes on a residual network with a feature pyramid.",
                       make_detector<Fcos, FcosOptions, FcosConfig>);
     r.add<MlpConfig>("mlp", "Multilayer perceptron.", make_mlp);
@@ -499,6 +554,8 @@ Models& registry() {
     r.add<TransformerConfig>("transformer", "Encoder-decoder Transformer for translation.",
                              make_text_model<Transformer, TransformerConfig>);
     r.add<SwinConfig>("swin", "Transformer for images with attention within shifted windows.", make_swin);
+    r.add<UnetConfig>("unet", "Classes of pixels by a U-Net with batch norm.",
+                      make_image_model<Unet, UnetOptions, UnetConfig>);
     r.add<VggConfig>("vgg", "VGG model.", make_image_model<Vgg, VggOptions, VggConfig>);
     r.add<YoloxConfig>("yolox", "Detector of boxes with a decoupled head and SimOTA assignment.", make_yolox);
   });

@@ -36,8 +36,8 @@ struct HEARTH_API InputInfo {
 };
 
 using Models = Registry<std::unique_ptr<nn::Module>(const InputInfo&)>;
-/// "bert", "fcos", "gpt", "mlp", "resnet", "retinanet", "ssd", "swin", "transformer", "vgg", "yolox", and what the
-/// program adds.
+/// "bert", "deeplabv3", "fcn", "fcos", "gpt", "mlp", "resnet", "retinanet", "ssd", "swin", "transformer", "unet",
+/// "vgg", "yolox", and what the program adds.
 HEARTH_API Models& registry();
 
 /// Adds a model with fields; describe(Fields<Options>&) tells them.

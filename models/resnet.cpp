@@ -14,10 +14,11 @@ namespace hearth::models {
 
 namespace {
 
-nn::Conv2dLayerOptions convolution(std::int64_t kernel, std::int64_t stride) {
+nn::Conv2dLayerOptions convolution(std::int64_t kernel, std::int64_t stride, std::int64_t dilation = 1) {
   return {.kernel = kernel,
           .stride = stride,
-          .padding = kernel / 2,
+          .padding = kernel / 2 * dilation,
+          .dilation = dilation,
           .bias = false,
           .weight_init = nn::init::kaiming_normal_fan_out()};
 }
@@ -26,6 +27,8 @@ struct BlockOptions {
   std::int64_t in_channels;
   std::int64_t width;
   std::int64_t stride;
+  std::int64_t dilation;        ///< of the convolution that has the stride
+  std::int64_t stage_dilation;  ///< of the other blocks of its stage
   bool zero_init_residual;
   double norm_momentum;
 
@@ -64,9 +67,10 @@ class BasicBlock : public nn::Module {
   static constexpr std::int64_t expansion = 1;
 
   explicit BasicBlock(const BlockOptions& options)
-      : conv1_(options.in_channels, options.width, convolution(3, options.stride), options.norm(Activation::relu),
-               {"conv1", "bn1"}),
-        conv2_(options.width, options.width, convolution(3, 1), options.last_norm(), {"conv2", "bn2"}),
+      : conv1_(options.in_channels, options.width, convolution(3, options.stride, options.dilation),
+               options.norm(Activation::relu), {"conv1", "bn1"}),
+        conv2_(options.width, options.width, convolution(3, 1, options.stage_dilation), options.last_norm(),
+               {"conv2", "bn2"}),
         projection_(make_projection(options, options.width)) {
     register_module(conv1_);
     register_module(conv2_);
@@ -86,8 +90,8 @@ class Bottleneck : public nn::Module {
 
   explicit Bottleneck(const BlockOptions& options)
       : conv1_(options.in_channels, options.width, convolution(1, 1), options.norm(Activation::relu), {"conv1", "bn1"}),
-        conv2_(options.width, options.width, convolution(3, options.stride), options.norm(Activation::relu),
-               {"conv2", "bn2"}),
+        conv2_(options.width, options.width, convolution(3, options.stride, options.dilation),
+               options.norm(Activation::relu), {"conv2", "bn2"}),
         conv3_(options.width, options.width * expansion, convolution(1, 1), options.last_norm(), {"conv3", "bn3"}),
         projection_(make_projection(options, options.width * expansion)) {
     register_module(conv1_);
@@ -156,6 +160,7 @@ std::unique_ptr<nn::ModuleList> make_stage(std::int64_t count, BlockOptions opti
     stage->add<Block>(options);
     options.in_channels = options.width * Block::expansion;
     options.stride = 1;
+    options.dilation = options.stage_dilation;
   }
   return stage;
 }
@@ -169,17 +174,27 @@ ResNet::ResNet(const ResNetOptions& options)
              {.momentum = options.norm_momentum, .activation = Activation::relu}, {"conv1", "bn1"}) {
   Plan plan = plan_of(options);
   const std::vector<std::int64_t> strides = strides_of(options, plan);
+  const auto count = static_cast<std::int64_t>(plan.blocks.size());
+  HEARTH_CHECK(ShapeError, options.dilated_stages >= 0 && options.dilated_stages < count,
+               "resnet: ", options.dilated_stages, " dilated stages of ", count,
+               "; the first one has no stride to replace");
   register_module(conv1_);
   BlockOptions block{.in_channels = options.width,
                      .width = options.width,
                      .stride = 1,
+                     .dilation = 1,
+                     .stage_dilation = 1,
                      .zero_init_residual = options.zero_init_residual,
                      .norm_momentum = options.norm_momentum};
   for (std::size_t i = 0; i < plan.blocks.size(); ++i) {
     HEARTH_CHECK(ShapeError, plan.blocks[i] >= 1, "resnet: stage ", i + 1, " has ", plan.blocks[i],
                  " blocks; each stage has at least 1");
     if (i > 0) block.width = checked_mul(block.width, 2, "resnet width");
-    block.stride = strides[i];
+    const bool is_dilated = static_cast<std::int64_t>(i) >= count - options.dilated_stages;
+    block.stride = is_dilated ? 1 : strides[i];
+    // The block that would have the stride sees what it saw with it.
+    block.dilation = block.stage_dilation;
+    if (is_dilated) block.stage_dilation *= strides[i];
     stages_.push_back(plan.bottleneck ? make_stage<Bottleneck>(plan.blocks[i], block)
                                       : make_stage<BasicBlock>(plan.blocks[i], block));
     register_module("layer" + std::to_string(i + 1), *stages_.back());

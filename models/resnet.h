@@ -31,6 +31,9 @@ struct ResNetOptions {
   std::int64_t width = 64;  ///< channels of the first stage; each later one has twice as many
   std::int64_t in_channels = 3;
   std::int64_t classes = 1000;  ///< 0: without a head, for features() alone
+  /// The last so many stages keep the rows and columns of the one before, and their 3x3 convolutions see further by
+  /// dilation instead (torchvision's replace_stride_with_dilation).
+  std::int64_t dilated_stages = 0;
   /// Start each block as the identity: the last norm's weight is 0 (Goyal et al. 2017, arXiv:1706.02677).
   bool zero_init_residual = false;
   double norm_momentum = 0.1;
@@ -41,10 +44,10 @@ struct ResNetOptions {
 class HEARTH_API ResNet : public nn::Module, public EmbeddingModel {
  public:
   /// ConfigError for an unknown depth, ShapeError for sizes below 1, more than six stages, more to make than there are,
-  /// or another number of strides.
+  /// another number of strides, or more dilated stages than there are behind the first.
   explicit ResNet(const ResNetOptions& options);
   /// What each stage makes of x [N, H, W, in_channels], the largest map first. Each later one has the rows and columns
-  /// of the one before by its stride, rounded up.
+  /// of the one before by its stride, rounded up, unless it is dilated.
   std::vector<Tensor> features(const Tensor& x);
   /// Channels of each of the features().
   const std::vector<std::int64_t>& feature_channels() const { return channels_; }
