@@ -9,6 +9,7 @@ namespace hearth::train {
 namespace {
 
 constexpr const char* image_models[] = {"resnet", "swin", "vgg"};
+constexpr const char* mask_models[] = {"deeplabv3", "fcn", "unet"};
 constexpr const char* other_models[] = {"bert", "gpt", "mlp", "transformer"};
 
 template <class Names>
@@ -20,7 +21,9 @@ bool is_among(const std::string& name, const Names& names) {
 
 void require_model_among(const ChosenComponents& chosen, std::initializer_list<const char*> fitting) {
   const std::string& type = chosen.model.type();
-  if (is_among(type, fitting) || !(is_among(type, image_models) || is_among(type, other_models))) return;
+  if (is_among(type, fitting) ||
+      !(is_among(type, image_models) || is_among(type, mask_models) || is_among(type, other_models)))
+    return;
   std::string names;
   for (const char* const name : fitting) names += join_text(names.empty() ? "\"" : " or \"", name, "\"");
   throw ConfigError(join_text("/model/type: \"", type, "\" is not for /data/type \"", chosen.data.type(), "\"; use ",

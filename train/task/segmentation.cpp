@@ -4,12 +4,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <iomanip>
 
+#include "autograd/grad_mode.h"
+#include "core/cpu/parallel.h"
 #include "core/text_stream.h"
+#include "data/images/codecs/decode.h"
+#include "data/masks/draw_masks.h"
+#include "data/masks/mask_dataset.h"
 #include "data/sample_dataset.h"
+#include "data/source/source_bytes.h"
 #include "ops/ops.h"
 #include "train/model/trained_model.h"
+#include "train/task/fitting_model.h"
 #include "train/task/report/class_report.h"
 
 namespace hearth::train {
@@ -40,20 +48,6 @@ constexpr std::size_t shown_masks = 4;
 constexpr std::int64_t max_picture_side = 128;
 
 using Colour = std::array<std::uint8_t, 3>;
-
-/// Grey for class 0, mostly the background; for others hues that lie apart by the golden angle.
-Colour colour_of(std::int64_t label) {
-  if (label < 0) return {0, 0, 0};
-  if (label == 0) return {110, 110, 110};
-  Colour colour{};
-  const double hue = std::fmod(static_cast<double>(label - 1) * 137.508, 360) / 60;
-  for (std::size_t c = 0; c < 3; ++c) {
-    const double from = std::fmod(hue + 6 - 2 * static_cast<double>(c), 6.0);
-    const double strength = std::clamp(std::abs(from - 3) - 1, 0.0, 1.0);
-    colour[c] = static_cast<std::uint8_t>(60 + 180 * strength);
-  }
-  return colour;
-}
 
 std::string hex_of(const Colour& colour) {
   TextStream out;
@@ -90,7 +84,8 @@ data::Image image_of(const float* values, std::int64_t height, std::int64_t widt
 }
 
 data::Image mask_of(const std::int64_t* classes, std::int64_t height, std::int64_t width) {
-  return drawn(height, width, [&](std::int64_t y, std::int64_t x) { return colour_of(classes[y * width + x]); });
+  return drawn(height, width,
+               [&](std::int64_t y, std::int64_t x) { return data::mask_colour(classes[y * width + x]); });
 }
 
 /// Of a sample: its image, what the model makes of it, and the truth.
@@ -100,8 +95,8 @@ struct Example {
   Figure figure{};
 };
 
-Example example_of(const data::Batch& batch, const Tensor& images, const Tensor& predicted, const Tensor& labels,
-                   std::int64_t row) {
+Example example_of(const data::Dataset& part, const data::Batch& batch, const Tensor& images, const Tensor& predicted,
+                   const Tensor& labels, std::int64_t row) {
   const std::int64_t height = labels.dim(1), width = labels.dim(2), pixels = height * width;
   const std::int64_t* const guess = predicted.data<const std::int64_t>() + row * pixels;
   const std::int64_t* const truth = labels.data<const std::int64_t>() + row * pixels;
@@ -115,8 +110,9 @@ Example example_of(const data::Batch& batch, const Tensor& images, const Tensor&
   const float* const values = images.data<const float>() + row * pixels * images.dim(3);
   example.figure.images = {image_of(values, height, width, images.dim(3)), mask_of(guess, height, width),
                            mask_of(truth, height, width)};
-  example.figure.caption =
-      join_text("sample ", example.sample, ": ", percent_text(example.accuracy), " of the pixels are correct");
+  const std::string name = part.sample_name(example.sample);
+  example.figure.caption = join_text(name.empty() ? join_text("sample ", example.sample) : name, ": ",
+                                     percent_text(example.accuracy), " of the pixels are correct");
   return example;
 }
 
@@ -130,20 +126,67 @@ void add_examples(ReportSections& sections, const std::vector<Example>& examples
   for (const Example& example : examples) figures.push_back(example.figure);
   std::vector<std::string> colours;
   for (std::size_t label = 0; label < names.size(); ++label)
-    colours.push_back(hex_of(colour_of(static_cast<std::int64_t>(label))));
+    colours.push_back(hex_of(data::mask_colour(static_cast<std::int64_t>(label))));
   sections.heading(heading);
   sections.paragraph("Input, predicted mask, true mask; black does not count.");
   if (names.size() <= 30) sections.legend(names, colours);
   sections.figures(figures);
 }
 
+/// The class of each pixel of an image [height, width] by scores [1, S, S, classes], f32, of the input that it became:
+/// scores are interpolated between the input's pixels.
+void classes_of_pixels(const Tensor& scores, const data::Sizing& sizing, int height, int width, data::Image& mask) {
+  const std::int64_t columns = scores.dim(2), classes = scores.dim(3);
+  const float* const all = scores.data<const float>();
+  // Where the image lies in the input, between even margins.
+  const std::int64_t top = (scores.dim(1) - sizing.height) / 2, left = (columns - sizing.width) / 2;
+  struct Place {
+    std::int64_t near, far;
+    float share;  // of `far`
+  };
+  const auto place = [](int pixel, int extent, int size, std::int64_t margin) {
+    const double at = std::clamp((pixel + 0.5) * size / extent - 0.5, 0.0, size - 1.0);
+    const auto near = static_cast<std::int64_t>(at);
+    return Place{margin + near, margin + std::min<std::int64_t>(near + 1, size - 1),
+                 static_cast<float>(at - static_cast<double>(near))};
+  };
+  mask.reshape(height, width, 1);
+  cpu::parallel_chunks(height, [&](std::int64_t y) {
+    const Place row = place(static_cast<int>(y), height, sizing.height, top);
+    for (int x = 0; x < width; ++x) {
+      const Place column = place(x, width, sizing.width, left);
+      const auto at = [&](std::int64_t r, std::int64_t c) { return all + (r * columns + c) * classes; };
+      const float *const a = at(row.near, column.near), *const b = at(row.near, column.far),
+                         *const c = at(row.far, column.near), *const d = at(row.far, column.far);
+      std::int64_t best = 0;
+      float highest = 0;
+      for (std::int64_t k = 0; k < classes; ++k) {
+        const float upper = a[k] + column.share * (b[k] - a[k]), lower = c[k] + column.share * (d[k] - c[k]);
+        const float score = upper + row.share * (lower - upper);
+        if (k == 0 || score > highest) best = k, highest = score;
+      }
+      mask.row(static_cast<int>(y))[x] = static_cast<std::uint8_t>(best);
+    }
+  });
+}
+
 }  // namespace
 
 SegmentationTask::SegmentationTask(const data::DataSplits& data) : data_(data) {
+  if (data.train->masks() != nullptr) {
+    const data::ImageShape shape = data.input_shape();
+    info_ = {.height = shape.height,
+             .width = shape.width,
+             .channels = shape.channels,
+             .classes = data.classes(),
+             .labelled = true};
+    return;
+  }
   const auto* const samples = dynamic_cast<const data::SampleDataset*>(data.train.get());
-  HEARTH_CHECK(ConfigError, samples != nullptr && samples->size() > 0 && samples->classes() > 0,
-               "/task/type: segmentation is of a data::SampleDataset with class_names(), which the data are not; name "
-               "another task");
+  HEARTH_CHECK(
+      ConfigError, samples != nullptr && samples->size() > 0 && samples->classes() > 0,
+      "/task/type: segmentation is of images with masks (data type \"masks\"), or of a data::SampleDataset with "
+      "class_names(), which the data are not; name another task");
   Random random(0, 0);
   const data::Batch first = samples->collate({samples->read(0, random)});
   const Tensor &images = first["images"], &labels = first["labels"];
@@ -155,10 +198,59 @@ SegmentationTask::SegmentationTask(const data::DataSplits& data) : data_(data) {
   info_ = {.height = images.dim(1), .width = images.dim(2), .channels = images.dim(3), .classes = samples->classes()};
 }
 
-nn::Inputs SegmentationTask::inputs(const TrainedModel&, const data::Batch& batch) const { return {batch["images"]}; }
+void SegmentationTask::prepare(const TrainedModel& trained, const ChosenComponents& chosen) {
+  require_model_among(chosen, {"deeplabv3", "fcn", "unet"});
+  if (data_.train->masks() != nullptr) pixels_.prepare(trained, data_);
+}
+
+nn::Inputs SegmentationTask::inputs(const TrainedModel& trained, const data::Batch& batch) const {
+  if (data_.train->masks() != nullptr) return pixels_.of(trained, batch);
+  return {batch["images"]};
+}
 
 std::unique_ptr<Metrics> SegmentationTask::metrics() const {
   return std::make_unique<SegmentationMetrics>(data_.train->class_names());
+}
+
+Json SegmentationTask::predict(const TrainedModel& trained, const std::string& path, const std::string& folder) const {
+  if (data_.train->masks() == nullptr) return Task::predict(trained, path, folder);
+  const NoGrad no_grad;
+  std::vector<std::uint8_t> bytes;
+  data::read_bytes(path, bytes, data::image_limit);
+  data::Image whole, decoded, input, scratch;
+  data::decode_image(bytes, path, whole);
+  Random random(0, 0);
+  const data::Transforms& transforms = data_.eval_transforms;
+  const auto choose = [&](int height, int width) { return transforms.sizing(height, width, random); };
+  const data::Region region = data::decode_region(bytes, path, choose, decoded);
+  transforms.augment(decoded, region, input, scratch, random);
+  data::Batch batch;
+  batch.set("images", Tensor::of<std::uint8_t>({1, input.height, input.width, input.channels}, input.pixels));
+  batch.samples = {0};
+  const Tensor scores = [&] {
+    const AutocastScope autocast(trained.autocast());
+    return (*trained.model)(inputs(trained, batch.to(trained.device())));
+  }();
+  data::Image mask;
+  classes_of_pixels(scores.to(DType::f32).to(Device{}).contiguous(), region.sizing, whole.height, whole.width, mask);
+  const std::filesystem::path stem = std::filesystem::path(path).stem();
+  std::filesystem::create_directories(folder);
+  const std::string mask_path = std::filesystem::path(folder) / (stem.string() + ".mask.png");
+  const std::string picture = std::filesystem::path(folder) / (stem.string() + ".overlay.png");
+  data::write_png(mask_path, mask);
+  data::draw_mask(whole, mask);
+  data::write_png(picture, whole);
+  std::array<std::int64_t, 256> counts{};
+  for (const std::uint8_t label : mask.pixels) ++counts[label];
+  Json shares = Json::object();
+  const std::vector<std::string>& names = data_.train->class_names();
+  for (std::size_t label = 0; label < names.size(); ++label)
+    shares.set(names[label], static_cast<double>(counts[label]) / static_cast<double>(mask.pixels.size()));
+  return Json::object()
+      .set("file", path)
+      .set("mask", mask_path)
+      .set("picture", picture)
+      .set("shares", std::move(shares));
 }
 
 void SegmentationTask::report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
@@ -172,7 +264,7 @@ void SegmentationTask::report(const TrainedModel& trained, const data::DatasetPo
     const Tensor images = batch["images"].to(DType::f32).to(Device{}).contiguous();
     matrix.add(predicted, labels, data::ignored_label);
     for (std::int64_t row = 0; row < batch.size(); ++row) {
-      Example example = example_of(batch, images, predicted, labels, row);
+      Example example = example_of(*part, batch, images, predicted, labels, row);
       if (first.size() < shown_masks) first.push_back(example);
       worst.push_back(std::move(example));
     }
