@@ -63,9 +63,8 @@ Tensor Fcos::forward(const Tensor& x) {
 }
 
 const Fcos::Points& Fcos::points_of(std::int64_t height, std::int64_t width, Device device) {
-  if (points_.fit(height, width, device)) return points_;
+  if (const Points* const known = points_.find(height, width, device)) return *known;
   Points points;
-  points.height = height, points.width = width;
   std::vector<double> anchors, reach;
   const std::vector<FeatureMap> maps = pyramid_maps(options_.trunk.stem, height, width, pyramid_.size());
   for (std::size_t level = 0; level < maps.size(); ++level) {
@@ -85,7 +84,7 @@ const Fcos::Points& Fcos::points_of(std::int64_t height, std::int64_t width, Dev
   const LastingMemoryScope lasting;
   points.boxes = Tensor::of({count, 4}, anchors).to(device);
   points.reach = Tensor::of({count, 2}, reach).to(device);
-  return points_ = std::move(points);
+  return points_.add(height, width, device, std::move(points));
 }
 
 Tensor Fcos::loss(const Tensor& outputs, std::int64_t height, std::int64_t width, const TrueBoxes& truth) {

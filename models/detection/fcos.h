@@ -39,7 +39,7 @@ class HEARTH_API Fcos : public nn::Module, public Detector {
   struct Points : Anchors {
     Tensor reach;  ///< f64 [P, 2]
   };
-  /// Those of an image of this size; kept until another size comes.
+  /// Those of an image of this size.
   const Points& points_of(std::int64_t height, std::int64_t width, Device device);
 
   FcosOptions options_;
@@ -47,7 +47,7 @@ class HEARTH_API Fcos : public nn::Module, public Detector {
   FeaturePyramid pyramid_;
   NamedGroup backbone_, head_;
   DenseHead classification_, regression_;
-  Points points_;
+  BySize<Points> points_;
 };
 
 }  // namespace hearth::models

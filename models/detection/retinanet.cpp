@@ -68,8 +68,8 @@ Tensor RetinaNet::forward(const Tensor& x) {
 }
 
 const Anchors& RetinaNet::anchors_of(std::int64_t height, std::int64_t width, Device device) {
-  if (anchors_.fit(height, width, device)) return anchors_;
-  Anchors anchors{height, width, {}, {}};
+  if (const Anchors* const known = anchors_.find(height, width, device)) return *known;
+  Anchors anchors;
   std::vector<double> corners;
   for (const auto& [rows, columns, stride] : pyramid_maps(options_.trunk.stem, height, width, pyramid_.size())) {
     anchors.counts.push_back(rows * columns * anchors_of_position);
@@ -84,7 +84,7 @@ const Anchors& RetinaNet::anchors_of(std::int64_t height, std::int64_t width, De
         }
   }
   anchors.boxes = Tensor::of({static_cast<std::int64_t>(corners.size() / 4), 4}, corners).to(device);
-  return anchors_ = std::move(anchors);
+  return anchors_.add(height, width, device, std::move(anchors));
 }
 
 Tensor RetinaNet::loss(const Tensor& outputs, std::int64_t height, std::int64_t width, const TrueBoxes& truth) {

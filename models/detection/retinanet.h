@@ -41,7 +41,7 @@ class HEARTH_API RetinaNet : public nn::Module, public Detector {
                                      const DetectionOptions& options) override;
 
  private:
-  /// Those of an image of this size; kept until another size comes.
+  /// Those of an image of this size.
   const Anchors& anchors_of(std::int64_t height, std::int64_t width, Device device);
 
   RetinaNetOptions options_;
@@ -49,7 +49,7 @@ class HEARTH_API RetinaNet : public nn::Module, public Detector {
   FeaturePyramid pyramid_;
   NamedGroup backbone_, head_;
   DenseHead classification_, regression_;
-  Anchors anchors_;
+  BySize<Anchors> anchors_;
 };
 
 }  // namespace hearth::models

@@ -151,11 +151,11 @@ Tensor Ssd::forward(const Tensor& x) {
 }
 
 const Anchors& Ssd::anchors_of(std::int64_t height, std::int64_t width, Device device) {
-  if (anchors_.fit(height, width, device)) return anchors_;
+  if (const Anchors* const known = anchors_.find(height, width, device)) return *known;
   const std::int64_t least = smallest_image(options_.trunk.stem);
   HEARTH_CHECK(ShapeError, height >= least && width >= least, "ssd: images of ", height, " x ", width,
                "; they must have at least ", least, " rows and columns");
-  Anchors anchors{height, width, {}, {}};
+  Anchors anchors;
   const auto tall = static_cast<double>(height), wide = static_cast<double>(width);
   std::vector<double> corners;
   const std::vector<FeatureMap> maps = ssd_maps(options_.trunk.stem, height, width);
@@ -175,7 +175,7 @@ const Anchors& Ssd::anchors_of(std::int64_t height, std::int64_t width, Device d
     anchors.counts.push_back(rows * columns * boxes_of_maps[i].anchors());
   }
   anchors.boxes = Tensor::of({static_cast<std::int64_t>(corners.size() / 4), 4}, corners).to(device);
-  return anchors_ = std::move(anchors);
+  return anchors_.add(height, width, device, std::move(anchors));
 }
 
 Tensor Ssd::loss(const Tensor& outputs, std::int64_t height, std::int64_t width, const TrueBoxes& truth) {

@@ -59,7 +59,7 @@ class HEARTH_API Ssd : public nn::Module, public Detector {
     nn::ModuleList convolutions_;
     std::int64_t numbers_;
   };
-  /// Those of an image of this size; kept until another size comes.
+  /// Those of an image of this size.
   const Anchors& anchors_of(std::int64_t height, std::int64_t width, Device device);
 
   SsdOptions options_;
@@ -67,7 +67,7 @@ class HEARTH_API Ssd : public nn::Module, public Detector {
   nn::ModuleList extra_;
   NamedGroup backbone_, head_;
   std::unique_ptr<MapHead> classification_, regression_;
-  Anchors anchors_;
+  BySize<Anchors> anchors_;
 };
 
 }  // namespace hearth::models

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "models/detection/detector.h"
@@ -21,13 +24,25 @@ std::vector<FeatureMap> pyramid_maps(ResNetStem stem, std::int64_t height, std::
 
 /// Anchors of images of a size, map by map.
 struct Anchors {
-  std::int64_t height = 0, width = 0;
   std::vector<std::int64_t> counts;  ///< of each map
   Tensor boxes;                      ///< f64 [P, 4]
+};
 
-  bool fit(std::int64_t images_height, std::int64_t images_width, Device device) const {
-    return height == images_height && width == images_width && boxes.device() == device;
+/// What a detector computes once for images of a size on a device. It stays, since recorded steps read it.
+template <class T>
+class BySize {
+ public:
+  /// Null where it is not known yet.
+  const T* find(std::int64_t height, std::int64_t width, Device device) const {
+    const auto place = all_.find({device.type, device.index, height, width});
+    return place == all_.end() ? nullptr : &place->second;
   }
+  const T& add(std::int64_t height, std::int64_t width, Device device, T value) {
+    return all_.insert_or_assign({device.type, device.index, height, width}, std::move(value)).first->second;
+  }
+
+ private:
+  std::map<std::tuple<DeviceType, int, std::int64_t, std::int64_t>, T> all_;
 };
 
 /// ShapeError, naming the model, unless outputs are [N, points, numbers].

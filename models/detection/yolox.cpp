@@ -176,7 +176,7 @@ Tensor Yolox::forward(const Tensor& x) {
 }
 
 const Yolox::Points& Yolox::points_of(std::int64_t height, std::int64_t width, Device device) {
-  if (points_.height == height && points_.width == width && points_.anchors.device() == device) return points_;
+  if (const Points* const known = points_.find(height, width, device)) return *known;
   Points points{height, width, {}, {}};
   std::vector<float> anchors;
   for (const std::int64_t side : {8, 16, 32}) {
@@ -186,7 +186,7 @@ const Yolox::Points& Yolox::points_of(std::int64_t height, std::int64_t width, D
         for (const std::int64_t corner : {x, y, x + side, y + side}) anchors.push_back(static_cast<float>(corner));
   }
   points.anchors = Tensor::of<float>({static_cast<std::int64_t>(anchors.size() / 4), 4}, anchors).to(device);
-  return points_ = std::move(points);
+  return points_.add(height, width, device, std::move(points));
 }
 
 void Yolox::require_outputs(const Tensor& outputs, const Points& points) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/detection/detector.h"
+#include "models/detection/targets.h"
 #include "models/nn/nn.h"
 
 namespace hearth::models {
@@ -52,14 +53,14 @@ class HEARTH_API Yolox : public nn::Module, public Detector {
     std::vector<std::int64_t> levels;  ///< points of each
     Tensor anchors;                    ///< f32 [P, 4]: the squares that the points are the centres of
   };
-  /// Those of an image of this size; kept until another size comes.
+  /// Those of an image of this size.
   const Points& points_of(std::int64_t height, std::int64_t width, Device device);
   void require_outputs(const Tensor& outputs, const Points& points) const;
 
   YoloxOptions options_;
   std::unique_ptr<YoloxNeck> neck_;
   std::unique_ptr<YoloxHead> head_;
-  Points points_;
+  BySize<Points> points_;
 };
 
 }  // namespace hearth::models
