@@ -176,9 +176,9 @@ MaskedFiles pair_masks(const MaskPart& part, const MaskNames& names, OnFault on_
   std::vector<std::int64_t> missing;
   for (const auto& [stem, path] : by_stem(part.images, images, "image")) {
     MaskedFile file{path.substr(name_in(part.images, "").size()), path, {}};
-    if (const auto found = unused.find(stem + names.suffix); found != unused.end()) {
-      file.mask = found->second;
-      unused.erase(found);
+    if (const auto mask = unused.find(stem + names.suffix); mask != unused.end()) {
+      file.mask = mask->second;
+      unused.erase(mask);
     } else {
       missing.push_back(static_cast<std::int64_t>(result.files.size()));
     }

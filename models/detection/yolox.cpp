@@ -256,9 +256,9 @@ std::vector<Detections> Yolox::detections(const Tensor& outputs, std::int64_t he
                            options_.classes, options);
       first += count;
     }
-    Detections found = candidates.chosen(options);
-    found.boxes = clip_boxes(found.boxes, static_cast<double>(height), static_cast<double>(width));
-    all.push_back(std::move(found));
+    Detections detected = candidates.chosen(options);
+    detected.boxes = clip_boxes(detected.boxes, static_cast<double>(height), static_cast<double>(width));
+    all.push_back(std::move(detected));
   }
   return all;
 }

@@ -114,8 +114,8 @@ TEST(SegmentationModels, FcnHasTorchvisionsOutputsAndGradients) {
   compare(dilated, "fcn");
   models::Fcn basic({.trunk = small_trunk(false, 2), .classes = classes, .dropout = 0});
   compare(basic, "fcn_basic");
-  models::Fcn one({.trunk = small_trunk(true, 1), .classes = classes, .dropout = 0});
-  compare(one, "fcn_one_dilated");
+  models::Fcn less_dilated({.trunk = small_trunk(true, 1), .classes = classes, .dropout = 0});
+  compare(less_dilated, "fcn_one_dilated");
 }
 
 TEST(SegmentationModels, DeepLabHasTorchvisionsOutputsAndGradients) {

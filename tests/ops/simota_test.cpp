@@ -60,19 +60,19 @@ struct Problem {
   std::int64_t all() const { return static_cast<std::int64_t>(classes.size()); }
   /// The problem of one image alone.
   Problem of_image(std::int64_t image) const {
-    Problem one(0);
-    one.images = 1;
-    one.counts = {counts[static_cast<std::size_t>(image)]};
+    Problem single(0);
+    single.images = 1;
+    single.counts = {counts[static_cast<std::size_t>(image)]};
     const auto part = [&](auto& to, const auto& from, std::int64_t begin, std::int64_t size) {
       to.assign(from.begin() + begin, from.begin() + begin + size);
     };
     const std::int64_t begin = std::accumulate(counts.begin(), counts.begin() + image, std::int64_t{0});
-    part(one.boxes, boxes, begin * 4, one.counts[0] * 4);
-    part(one.classes, classes, begin, one.counts[0]);
-    part(one.ignored, ignored, begin, one.counts[0]);
-    part(one.predicted, predicted, image * points * 4, points * 4);
-    part(one.logits, logits, image * points * (1 + classes_count), points * (1 + classes_count));
-    return one;
+    part(single.boxes, boxes, begin * 4, single.counts[0] * 4);
+    part(single.classes, classes, begin, single.counts[0]);
+    part(single.ignored, ignored, begin, single.counts[0]);
+    part(single.predicted, predicted, image * points * 4, points * 4);
+    part(single.logits, logits, image * points * (1 + classes_count), points * (1 + classes_count));
+    return single;
   }
 
   SimotaAssignment solved(DType dtype, Device device, bool with_ignored = true) const {
@@ -121,11 +121,11 @@ struct Expected {
         near[t][p] = std::max(std::abs(a[0] + a[2] - b[0] - b[2]) / 2, std::abs(a[1] + a[3] - b[1] - b[3]) / 2) <
                      1.5 * (a[2] - a[0]);
         candidate[p] = candidate[p] || near[t][p];
-        const double* const found = &problem.predicted[4 * (first_row + p)];
-        const double w = std::min(found[2], b[2]) - std::max(found[0], b[0]),
-                     h = std::min(found[3], b[3]) - std::max(found[1], b[1]);
+        const double* const guess = &problem.predicted[4 * (first_row + p)];
+        const double w = std::min(guess[2], b[2]) - std::max(guess[0], b[0]),
+                     h = std::min(guess[3], b[3]) - std::max(guess[1], b[1]);
         const double shared_area = std::max(w, 0.0) * std::max(h, 0.0);
-        const double joined = (found[2] - found[0]) * (found[3] - found[1]) + (b[2] - b[0]) * (b[3] - b[1]);
+        const double joined = (guess[2] - guess[0]) * (guess[3] - guess[1]) + (b[2] - b[0]) * (b[3] - b[1]);
         overlap[t][p] = shared_area / (joined - shared_area);
         const double* const logits = &problem.logits[width * (first_row + p)];
         for (std::size_t c = 0; c + 1 < width; ++c) {
@@ -247,20 +247,20 @@ TEST_P(AssignSimota, PointsAreTakenUpToTheSumOfTheOverlaps) {
     anchors.insert(anchors.end(), {x - 4, y - 4, x + 12, y + 12});
     predicted.insert(predicted.end(), {p < 12 ? 0.0 : 90.0, 0, 32, 32});
   }
-  const auto taken = [&](double width) {
-    Values found = predicted;
-    for (std::size_t p = 0; p < 16; ++p) found[4 * p + 2] = width;
+  const auto taken_points = [&](double width) {
+    Values wide = predicted;
+    for (std::size_t p = 0; p < 16; ++p) wide[4 * p + 2] = width;
     const Values y =
         assign_simota(floats({16, 4}, anchors),
-                      {floats({1, 16, 4}, found), floats({1, 16}, Values(16)), floats({1, 16, 1}, Values(16))},
+                      {floats({1, 16, 4}, wide), floats({1, 16}, Values(16)), floats({1, 16, 1}, Values(16))},
                       {floats({1, 4}, {0, 0, 32, 32}), integers({1})}, integers({0}))
             .boxes.to_doubles();
     return std::count(y.begin(), y.end(), 0.0);
   };
-  EXPECT_EQ(taken(32), 10);
-  EXPECT_EQ(taken(16), 5);
-  EXPECT_EQ(taken(15.9), 4);
-  EXPECT_EQ(taken(1), 1);
+  EXPECT_EQ(taken_points(32), 10);
+  EXPECT_EQ(taken_points(16), 5);
+  EXPECT_EQ(taken_points(15.9), 4);
+  EXPECT_EQ(taken_points(1), 1);
 }
 
 TEST_P(AssignSimota, PredictionsThatAreNoNumbersComeLast) {
@@ -333,9 +333,9 @@ TEST(AssignSimotaRefusal, Arguments) {
                classes = Tensor::zeros({0}, DType::i64);
   const PointPredictions predicted{Tensor::zeros({1, 2, 4}), Tensor::zeros({1, 2}), Tensor::zeros({1, 2, 3})};
   const BoxList none{Tensor::zeros({0, 4}), counts};
-  const auto refused = [&]<class E>(const Tensor& given_anchors, const PointPredictions& given, const BoxList& list,
+  const auto refused = [&]<class E>(const Tensor& other_anchors, const PointPredictions& guesses, const BoxList& list,
                                     const Tensor& of_boxes, const SimotaOptions& options = {}) {
-    refuses<E>("assign_simota", [&] { return assign_simota(given_anchors, given, list, of_boxes, options).boxes; });
+    refuses<E>("assign_simota", [&] { return assign_simota(other_anchors, guesses, list, of_boxes, options).boxes; });
   };
   refused.operator()<UsageError>(Tensor(), predicted, none, classes);
   refused.operator()<UsageError>(anchors, {Tensor(), predicted.objectness, predicted.scores}, none, classes);

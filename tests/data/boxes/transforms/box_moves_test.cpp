@@ -359,10 +359,10 @@ TEST_F(BoxMoves, MixupsAreThoseOfASlowReference) {
       const int top = place(other.height);
       int left = place(other.width);
       if (mirrored) left = side - left - other.width, flip_horizontally(other);
-      const Image own = slow_fitted(pixels[static_cast<std::size_t>(row)], 1, side);
+      const Image fitted = slow_fitted(pixels[static_cast<std::size_t>(row)], 1, side);
       Slow expected{constant(side, side, 3, 128), {}};
-      paste(own, (side - own.height) / 2, (side - own.width) / 2, expected.image);
-      expected.add(annotated, row, own, (side - own.height) / 2, (side - own.width) / 2, false, 0.2);
+      paste(fitted, (side - fitted.height) / 2, (side - fitted.width) / 2, expected.image);
+      expected.add(annotated, row, fitted, (side - fitted.height) / 2, (side - fitted.width) / 2, false, 0.2);
       Image blended = constant(side, side, 3, 128);
       paste(other, top, left, blended);
       expected.add(annotated, partner, other, top, left, mirrored, 0.2);
@@ -448,10 +448,10 @@ TEST_F(BoxMoves, BadImagesOfAMosaicAreReplaced) {
     return seen;
   };
   const auto quarantine = [&] { return std::make_shared<Quarantine>("train", "labels.json", images, 1); };
-  const auto one = quarantine(), many = quarantine();
-  EXPECT_EQ(first(0, one), first(3, many));
-  ASSERT_EQ(one->count(), 1);
-  EXPECT_EQ(one->delivered()[0].sample, 3);
+  const auto alone = quarantine(), many = quarantine();
+  EXPECT_EQ(first(0, alone), first(3, many));
+  ASSERT_EQ(alone->count(), 1);
+  EXPECT_EQ(alone->delivered()[0].sample, 3);
   EXPECT_TRUE(contains(error_message<DataError>([&] { (void)first(0, nullptr); }), "3.png"));
   folder.write("6.png", {'x'});
   EXPECT_TRUE(contains(error_message<DataError>([&] { (void)first(0, quarantine()); }), "bad"));
