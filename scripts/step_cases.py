@@ -19,7 +19,7 @@ def text_case(model, length, batch, layers, width, vocabulary):
 
 
 def detector_case(model, pixels, batch, boxes=8, classes=90):
-    """A detector as torchvision has it, on images with so many boxes each."""
+    """A detector ("fcos", "retinanet", "ssd") as torchvision has it, on images with so many boxes each."""
     return {"model": model, "size": pixels, "batch": batch, "boxes": boxes, "classes": classes}
 
 
@@ -95,7 +95,8 @@ def detector_config(case, folder):
     with open(path, "w") as file:
         json.dump(labels, file)
     split = {"images": folder, "labels": path}
-    return {"model": {"type": case["model"]},
+    model = {"type": case["model"], "depth": 34 if case["model"] == "ssd" else 50}
+    return {"model": model,
             "data": {"type": "coco", "train": split, "test": split, "augment": {"image_size": size}},
             "task": {"type": "detection"}, "optimizer": {"type": "sgd", "lr": 1e-4, "momentum": 0.9}}
 

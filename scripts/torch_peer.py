@@ -120,19 +120,56 @@ def fully_shard(model, device):
     shard(model, mesh=mesh)
 
 
-def detector(case):
-    """torchvision's, with batch norm that learns, which resizes images to the size that they have."""
+def ssd_trunk():
+    """The maps of MLPerf's SSD300: a ResNet-34 whose third stage has stride 1 and is the last, and five more."""
     import torchvision
 
-    return torchvision.models.detection.__dict__[case["model"] + "_resnet50_fpn"](
-        weights=None, weights_backbone=None, num_classes=case["classes"], min_size=case["size"], max_size=case["size"],
+    body = torchvision.models.resnet34()
+    body.layer3[0].conv1.stride = body.layer3[0].downsample[0].stride = (1, 1)
+    channels = [256, 512, 512, 256, 256, 256]
+    middle, strides = [256, 256, 128, 128, 128], [2, 2, 2, 1, 1]
+
+    class Trunk(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out_channels = channels
+            self.body = torch.nn.Sequential(body.conv1, body.bn1, body.relu, body.maxpool, body.layer1, body.layer2,
+                                            body.layer3)
+            self.extra = torch.nn.ModuleList(
+                torch.nn.Sequential(torch.nn.Conv2d(channels[i], middle[i], 1), torch.nn.ReLU(),
+                                    torch.nn.Conv2d(middle[i], channels[i + 1], 3, stride=stride, padding=stride - 1),
+                                    torch.nn.ReLU())
+                for i, stride in enumerate(strides))
+
+        def forward(self, x):
+            maps = [self.body(x)]
+            for block in self.extra:
+                maps.append(block(maps[-1]))
+            return {str(i): x for i, x in enumerate(maps)}
+
+    return Trunk()
+
+
+def detector(case):
+    """torchvision's, with batch norm that learns, which resizes images to the size that they have."""
+    from torchvision.models import detection
+    from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
+
+    size = case["size"]
+    if case["model"] == "ssd":
+        boxes = DefaultBoxGenerator([[2], [2, 3], [2, 3], [2, 3], [2], [2]], steps=[8, 16, 32, 64, 100, 300],
+                                    scales=[0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05])
+        return detection.ssd.SSD(ssd_trunk(), boxes, (size, size), case["classes"] + 1)
+    return detection.__dict__[case["model"] + "_resnet50_fpn"](
+        weights=None, weights_backbone=None, num_classes=case["classes"], min_size=size, max_size=size,
         trainable_backbone_layers=5)
 
 
 def boxes_of(case, device):
     """For each image its boxes and their classes, as torchvision's detectors take them."""
     corners, classes = random_boxes(case, case["boxes"])
-    return [{"boxes": torch.tensor(corners, device=device), "labels": torch.tensor(classes, device=device)}
+    is_ssd = case["model"] == "ssd"  # whose class 0 is the background
+    return [{"boxes": torch.tensor(corners, device=device), "labels": torch.tensor(classes, device=device) + is_ssd}
             for _ in range(case["batch"])]
 
 
