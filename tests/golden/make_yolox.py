@@ -254,7 +254,7 @@ def case(width, depth, depthwise):
 
 
 def main():
-    cases = [case(0.125, 0.33, False), case(0.125, 0.67, True)]
+    cases = [case(0.125, 0.33, False), case(0.125, 0.33, True)]
     path = pathlib.Path(__file__).with_name("yolox.json")
     path.write_text(json.dumps({"classes": CLASSES, "height": HEIGHT, "width": WIDTH, "boxes": BOXES, "labels": LABELS,
                                 "cases": cases}, allow_nan=False, separators=(",", ":")) + "\n")
