@@ -36,10 +36,10 @@ void count_pixels(const Image& mask, PixelCounts& counts) {
   for (const std::uint8_t label : mask.pixels) ++of_mask[label];
   const std::size_t classes = counts.pixels.size() - 1;
   for (std::size_t label = 0; label <= classes; ++label) {
-    const std::int64_t found = of_mask[label == classes ? ignored_pixel : label];
-    counts.pixels[label] += found;
-    counts.images[label] += found > 0 ? 1 : 0;
-    counts.all += found;
+    const std::int64_t pixels = of_mask[label == classes ? ignored_pixel : label];
+    counts.pixels[label] += pixels;
+    counts.images[label] += pixels > 0 ? 1 : 0;
+    counts.all += pixels;
   }
   const bool is_first = counts.decoded++ == 0;
   widen(counts.height, mask.height, is_first);

@@ -134,11 +134,11 @@ Image MaskClasses::decode(std::span<const std::uint8_t> bytes, const std::string
                    " has the number ", int{stored.pixels[i]}, " of a palette of ", samples.palette.size());
       color = packed_color(samples.palette[stored.pixels[i]].data());
     }
-    const auto found = by_color_.find(color);
-    HEARTH_CHECK(DataError, found != by_color_.end(), name, ": ", place_of(stored, i), " has the colour ",
+    const auto place = by_color_.find(color);
+    HEARTH_CHECK(DataError, place != by_color_.end(), name, ": ", place_of(stored, i), " has the colour ",
                  color_text(color), ", which is none of the ", names_.size(),
                  " classes; add it to \"classes\" and \"colors\", or to \"ignored_colors\"");
-    classes.pixels[i] = found->second;
+    classes.pixels[i] = place->second;
   }
   return classes;
 }

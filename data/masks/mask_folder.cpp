@@ -98,9 +98,9 @@ std::string stem_below(const std::string& folder, const std::string& path) {
 }
 
 /// Files by name; DataError for two of one name.
-std::map<std::string, std::string> by_stem(const std::string& folder, const ImageFiles& found, const char* what) {
+std::map<std::string, std::string> by_stem(const std::string& folder, const ImageFiles& images, const char* what) {
   std::map<std::string, std::string> files;
-  for (const std::string& path : found.paths) {
+  for (const std::string& path : images.paths) {
     const auto [place, is_new] = files.emplace(stem_below(folder, path), path);
     HEARTH_CHECK(DataError, is_new, path, ": ", place->second, " has the same name, and which of them is the ", what,
                  " is open; take one away");
