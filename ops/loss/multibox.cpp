@@ -26,7 +26,8 @@ Tensor multibox_loss(const Tensor& logits, const Tensor& labels, double ratio) {
                "; it must be finite and at least 0");
   const Tensor losses = cross_entropy(logits, labels, {.ignore_index = -1, .reduction = Reduction::none});
   const Tensor is_object = greater(labels, 0.0), is_background = equal(labels, 0.0);
-  // Cross entropies are at least 0, so that all others come behind. The position in that order is the order of the order.
+  // Cross entropies are at least 0, so that all others come behind. The position in that order is the order of the
+  // order.
   const Tensor hardness = where(is_background, losses.detach(), -1.0);
   const Tensor position = argsort(argsort(hardness, -1, true), -1).to(DType::f64);
   const Tensor wanted = sum(is_object.to(DType::f64), 1, true) * ratio;
