@@ -9,32 +9,29 @@ namespace hearth::models {
 
 void Candidates::add_level(const float* scores, const float* boxes, std::int64_t first, std::int64_t end,
                            std::int64_t classes, const DetectionOptions& options) {
-  std::vector<std::int64_t> places;
-  for (std::int64_t i = first * classes; i < end * classes; ++i)
-    if (static_cast<double>(scores[i]) > options.score_threshold) places.push_back(i);
-  add_best(places, scores, boxes, classes, options);
+  add_best(scores, boxes, {first * classes, end * classes, 1}, classes, options);
 }
 
 void Candidates::add_class(const float* scores, const float* boxes, std::int64_t first, std::int64_t end,
                            std::int64_t classes, std::int64_t label, const DetectionOptions& options) {
-  std::vector<std::int64_t> places;
-  for (std::int64_t i = first * classes + label; i < end * classes; i += classes)
-    if (static_cast<double>(scores[i]) > options.score_threshold) places.push_back(i);
-  add_best(places, scores, boxes, classes, options);
+  add_best(scores, boxes, {first * classes + label, end * classes, classes}, classes, options);
 }
 
-void Candidates::add_best(std::vector<std::int64_t>& places, const float* scores, const float* boxes,
-                          std::int64_t classes, const DetectionOptions& options) {
-  const auto count = std::min(static_cast<std::int64_t>(places.size()), options.level_limit);
-  std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](std::int64_t a, std::int64_t b) {
+void Candidates::add_best(const float* scores, const float* boxes, const Positions& positions, std::int64_t classes,
+                          const DetectionOptions& options) {
+  std::vector<std::int64_t> best;
+  for (std::int64_t i = positions.first; i < positions.end; i += positions.step)
+    if (static_cast<double>(scores[i]) > options.score_threshold) best.push_back(i);
+  const auto count = std::min(static_cast<std::int64_t>(best.size()), options.level_limit);
+  std::partial_sort(best.begin(), best.begin() + count, best.end(), [&](std::int64_t a, std::int64_t b) {
     return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
   });
-  places.resize(static_cast<std::size_t>(count));
-  for (const std::int64_t place : places) {
-    const float* const box = boxes + place / classes * 4;
+  best.resize(static_cast<std::size_t>(count));
+  for (const std::int64_t position : best) {
+    const float* const box = boxes + position / classes * 4;
     boxes_.insert(boxes_.end(), box, box + 4);
-    scores_.push_back(scores[place]);
-    classes_.push_back(place % classes);
+    scores_.push_back(scores[position]);
+    classes_.push_back(position % classes);
   }
 }
 

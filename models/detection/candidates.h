@@ -23,8 +23,11 @@ class Candidates {
   Detections chosen(const DetectionOptions& options) const;
 
  private:
-  /// The positions (point and class) of the highest scores above the threshold.
-  void add_best(std::vector<std::int64_t>& places, const float* scores, const float* boxes, std::int64_t classes,
+  /// Those of scores: first, first + step, ... before end.
+  struct Positions {
+    std::int64_t first, end, step;
+  };
+  void add_best(const float* scores, const float* boxes, const Positions& positions, std::int64_t classes,
                 const DetectionOptions& options);
   std::vector<float> boxes_, scores_;
   std::vector<std::int64_t> classes_;

@@ -50,11 +50,11 @@ TEST(Ssd, AnchorsInIgnoredBoxesAreNoHardNegatives) {
   golden.model->eval();
   const NoGrad no_grad;
   const Tensor outputs = golden.outputs();
-  // A small box, and all of the image ignored: its hardest negatives are gone.
+  // A small box, and all anchors ignored, also those that leave the image: the hardest negatives are gone.
   const auto loss_of = [&](std::vector<std::int64_t> ignored) {
     const auto n = static_cast<std::int64_t>(ignored.size());
     models::TrueBoxes boxes{
-        {slice(Tensor::of<double>({2, 4}, std::vector<double>{60, 60, 90, 95, 0, 0, 290, 257}), 0, 0, n),
+        {slice(Tensor::of<double>({2, 4}, std::vector<double>{60, 60, 90, 95, -400, -400, 700, 700}), 0, 0, n),
          Tensor::of<std::int64_t>({3}, std::vector<std::int64_t>{n, 0, 0}),
          Tensor::of<std::int64_t>({n}, ignored).to(DType::boolean)},
         Tensor::zeros({n}, DType::i64)};

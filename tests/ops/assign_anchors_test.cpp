@@ -90,7 +90,7 @@ TEST_P(AssignAnchors, FollowsTorchvisionsMatchers) {
 
 TEST_P(AssignAnchors, BestAnchorsOfABox) {
   const Values anchors{0, 0, 10, 10, 20, 0, 30, 10, 40, 0, 50, 10};
-  // Overlaps the first and the second by 1/5 each; the third is far.
+  // Overlaps the first and the second by 3/23 each; the third is far.
   const Values box{7, 0, 23, 10};
   EXPECT_EQ(assigned(anchors, box, {0.5, 0.4, BestAnchors::each}), (Values{0, 0, -1}));
   EXPECT_EQ(assigned(anchors, box, {0.5, 0.4, BestAnchors::first}), (Values{0, -1, -1}));
