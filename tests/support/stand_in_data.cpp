@@ -191,6 +191,30 @@ void write_squares(const fs::path& folder, const fs::path& labels) {
                           R"(], "categories": [{"id": 1, "name": "red"}, {"id": 2, "name": "green"}]})", '\n'));
 }
 
+/// Squares of ten classes on grey images, and their masks.
+void write_digit_canvases(const fs::path& folder) {
+  for (const std::string part : {"train", "test"}) {
+    fs::create_directories(folder / part / "images");
+    fs::create_directories(folder / part / "masks");
+    for (int i = 0; i < 16; ++i) {
+      data::Image image, mask;
+      image.reshape(64, 64, 3);
+      mask.reshape(64, 64, 1);
+      std::fill(image.pixels.begin(), image.pixels.end(), std::uint8_t{120});
+      std::fill(mask.pixels.begin(), mask.pixels.end(), std::uint8_t{0});
+      const int label = 1 + i % 10, side = 16 + i;
+      for (int y = 20 - i; y < 20 - i + side; ++y)
+        for (int x = 2 * i; x < 2 * i + side; ++x) {
+          mask.row(y)[x] = static_cast<std::uint8_t>(label);
+          for (int c = 0; c < 3; ++c) image.row(y)[3 * x + c] = static_cast<std::uint8_t>(25 * label);
+        }
+      const std::string name = (i < 10 ? "0000" : "000") + std::to_string(i) + ".png";
+      data::write_png(folder / part / "images" / name, image);
+      data::write_png(folder / part / "masks" / name, mask);
+    }
+  }
+}
+
 void write_minilm(const fs::path& folder) {
   fs::create_directories(folder);
   fs::copy_file(source_dir() + "/tests/golden/text/wordpiece.json", folder / "tokenizer.json",
@@ -231,6 +255,7 @@ void write_stand_in_data(const fs::path& folder) {
         write_squares(folder / set / part, folder / set / (part + ".json"));
     for (const std::string part : {"train2017", "val2017"})
       write_squares(folder / "coco" / part, folder / "coco/annotations" / ("instances_" + part + ".json"));
+    write_digit_canvases(folder / "digit_canvases");
   }
   write_novels(folder / "jane_austen");
   std::string web;

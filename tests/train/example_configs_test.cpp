@@ -53,6 +53,7 @@ const std::map<std::string, Options>& reductions() {
         "train.batch_size=4", "train.accumulate=2"}},
       {"digits_mlp.json", {}},
       {"digits_resnet.json", {}},
+      {"digits_unet.json", {"train.batch_size=4", "model.width=4"}},
       {"fashion_resnet.json", {"data.path=data-sets/fashion-mnist", "train.batch_size=8", "model.width=8"}},
       {"fashion_swin.json",
        {"data.path=data-sets/fashion-mnist", "train.batch_size=4", "model.width=12", "model.heads=[1,2]"}},
@@ -95,7 +96,7 @@ TEST_P(ExampleConfigs, TakesTwentySteps) {
   test::write_stand_in_data(folder_ / "data-sets");
   const Json given = read_json(configs + GetParam());
   const std::string& data = given.at("data").at("type").as_string();
-  if (data == "image_folder" && !HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
+  if ((data == "image_folder" || data == "masks") && !HEARTH_HAS_PNG) GTEST_SKIP() << "this build lacks libpng";
   if (given.at("data").find("packed") != nullptr) {
     folder_.write("pack.json", [] {
       const std::string text = R"({"model": {"type": "gpt"}, "optimizer": {"type": "adamw"}, "train": {"steps": 1},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "data/images/codecs/decode.h"
 #include "tests/support/crafted_images.h"
 #include "tests/support/error_message.h"
@@ -89,6 +90,25 @@ TEST_F(MaskClassesTest, RefuseWhatIsNoMask) {
 TEST_F(MaskClassesTest, KeepToTheLimitOfMemory) {
   const Bytes file = png_of(2000, 8, 0, std::vector<Bytes>(2000, Bytes(2000)));
   EXPECT_THROW((void)MaskClasses(three).decode(file, "m.png", 1 << 20), DataError);
+}
+
+TEST_F(MaskClassesTest, BrokenFilesAreErrorsAndNothingElse) {
+  const Bytes whole[] = {png_of(5, 2, 3, {{0x1A, 0x40}, {0, 0}}, palette), png_of(3, 8, 0, {{0, 2, 1}, {255, 1, 0}}),
+                         png_of(2, 8, 2, {{0, 0, 0, 128, 64, 128}})};
+  Random random(3, 0);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Bytes file = whole[i % 3];
+    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes)
+      file[random.below(file.size())] = static_cast<std::uint8_t>(random.below(256));
+    if (random.below(4) == 0) file.resize(random.below(file.size()));
+    try {
+      (void)decoded(i % 3 == 2 ? coloured : three, file);
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST_F(MaskClassesTest, RefuseCodesThatDoNotFit) {
