@@ -40,7 +40,7 @@ struct PixelMap {
   double sx = 1, sy = 1, tx = 0, ty = 0;
 };
 
-/// ConfigError for options out of range, or of which some turn others off.
+/// ConfigError for options out of range.
 void check_box_options(const TransformOptions& options);
 
 /// All of an image, fitted to a square of `side` pixels. ShapeError for an empty image.

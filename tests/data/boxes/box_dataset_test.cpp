@@ -98,6 +98,7 @@ TEST_F(BoxDatasetTest, BatchesHaveBoxesWithoutPadding) {
     EXPECT_EQ(batch["boxes"].shape(), (Shape{m, 4}));
     EXPECT_EQ(batch["classes"].shape(), (Shape{m}));
     EXPECT_EQ(batch["box_flags"].shape(), (Shape{m}));
+    EXPECT_EQ(batch["box_areas"].shape(), (Shape{m}));
     EXPECT_EQ(batch["image_sizes"].shape(), (Shape{n, 2}));
     EXPECT_EQ(batch["image_maps"].shape(), (Shape{n, 4}));
     EXPECT_EQ(std::vector<std::int64_t>(batch["box_counts"].data<const std::int64_t>(),
@@ -105,12 +106,9 @@ TEST_F(BoxDatasetTest, BatchesHaveBoxesWithoutPadding) {
               counts);
     EXPECT_EQ(batch.rows(), n);
     EXPECT_EQ(batch.count(), n);
+    const std::set<std::string> ragged{"boxes", "classes", "box_flags", "box_areas"};
     for (const Batch::Named& named : batch.tensors())
-      EXPECT_EQ(named.axis, named.tensor.dim(0) == m && named.name.find("count") == std::string::npos &&
-                                    (named.name == "boxes" || named.name == "classes" || named.name == "box_flags")
-                                ? Batch::Axis::ragged
-                                : Batch::Axis::rows)
-          << named.name;
+      EXPECT_EQ(named.axis, ragged.contains(named.name) ? Batch::Axis::ragged : Batch::Axis::rows) << named.name;
   }
 }
 
@@ -380,7 +378,11 @@ TEST_F(BoxDatasetTest, IsIdentifiedByNamesAndBoxes) {
   const std::string changed = digest();
   write(R"({"id": 1, "file_name": "i1.png", "width": 56, "height": 27})",
         R"({"id": 1, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 5]})");
-  EXPECT_NE(changed, digest());
+  const std::string other_box = digest();
+  EXPECT_NE(changed, other_box);
+  write(R"({"id": 1, "file_name": "i1.png", "width": 56, "height": 27})",
+        R"({"id": 1, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 5], "area": 7})");
+  EXPECT_NE(other_box, digest()) << "evaluations measure by areas";
 }
 
 TEST_F(BoxDatasetTest, NeedsTransforms) {

@@ -49,7 +49,7 @@ struct BoxMoves : ::testing::Test {
                  .class_names = {"red", "green", "blue"},
                  .category_ids = {1, 2, 3}};
     for (int i = 0; i < images; ++i) {
-      const int height = 70 + 9 * i, width = 150 - 11 * i;
+      const int height = 70 + 9 * i, width = 150 - 8 * i;
       Image image = constant(height, width, 3, 0);
       AnnotatedImage entry{.file = join_text(i, ".png"), .id = i, .width = width, .height = height};
       entry.first_box = static_cast<std::int64_t>(annotated.boxes.size());
@@ -147,8 +147,12 @@ TEST_F(BoxMoves, BoxesAreAroundTheirPixels) {
     for (std::uint64_t seed = 0; seed < 12 && !HasFatalFailure(); ++seed) {
       SCOPED_TRACE(seed);
       const Batch batch = batch_of(options, seed);
-      // Where all is blended, an edge is at a quarter of white; where some is not, its edge there lies a bit outside.
-      expect_boxes_around_pixels(batch, blends ? 64 : 127, options.boxes.affine.rotation > 0 ? 2.6 : 1.3);
+      // Where all is blended, an edge is at a quarter of white; where some is not, its edge there lies a bit outside,
+      // and another box of the colour may lie beside it.
+      expect_boxes_around_pixels(batch, blends ? 64 : 127,
+                                 options.boxes.affine.rotation > 0 ? 2.6
+                                 : blends                          ? 1.51
+                                                                   : 1.3);
       EXPECT_GT(batch["boxes"].dim(0), 0);
     }
   }
@@ -396,7 +400,6 @@ TEST_F(BoxMoves, AreAFunctionOfSeedEpochAndSample) {
   Loader alone = loader({.workers = 0}), many = loader({.workers = 3}),
          resumed = loader({.workers = 2, .first_batch = 3});
   Loader rank = loader({.workers = 1, .part = {.cuts = 2, .of = 2, .first = 1}});
-  std::vector<std::vector<double>> first_rows;
   for (int i = 0; i < 6; ++i) {
     const Batch batch = alone.next();
     expect_same(batch, many.next());
