@@ -32,7 +32,6 @@ TEST(Fcos, PointsOfIgnoredBoxesHaveNoLoss) {
   // All but the points on the upper and left edge of the first image are left out.
   const double background = golden.loss(outputs, golden.no_boxes()).item();
   EXPECT_LT(golden.loss_of_box(outputs, {0, 0, 130, 97}, true), 0.8 * background);
-  EXPECT_GT(golden.loss_of_box(outputs, {0, 0, 130, 97}, false), 0.8 * background);
 }
 
 TEST(FcosRefusal, Arguments) {
