@@ -37,7 +37,9 @@ PointTargets targets_of(const Tensor& assigned, const Tensor& boxes, const Tenso
   // A row behind the last box for points without any.
   const Tensor row = where(is_object, chosen, static_cast<double>(boxes.dim(0)));
   const Tensor no_class = Tensor::full({1}, static_cast<double>(background), DType::i64, classes.device());
-  const Tensor no_box = Tensor::of<float>({1, 4}, std::vector<float>{0, 0, 1, 1}).to(boxes.dtype()).to(boxes.device());
+  const Device device = boxes.device();
+  const Tensor no_box =
+      concat({Tensor::zeros({1, 2}, boxes.dtype(), device), Tensor::full({1, 2}, 1, boxes.dtype(), device)}, 1);
   return {is_object,
           reshape(not_equal(chosen, static_cast<double>(ignored_point)), {chosen.size(), 1}).to(boxes.dtype()),
           index_select(concat({classes, no_class}, 0), 0, row), index_select(concat({boxes, no_box}, 0), 0, row)};

@@ -170,16 +170,15 @@ TEST_F(DrawnBoxes, TheLastEpochsAreWithoutMosaic) {
   const std::int64_t last = session.plan.mixed_batches - 1;
   EXPECT_EQ(pixels(session, last), pixels(all, last));
   EXPECT_NE(pixels(session, last + 1), pixels(all, last + 1));
-  closing.back() = "data.augment.close_mosaic=5";
+  closing.back() = "data.augment.close_mosaic=6";
   EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { Session refused(load_config(path_, closing)); }),
-               "close_mosaic: the last 5 epochs");
+               "close_mosaic: the last 6 epochs");
 }
 
 TEST_F(DrawnBoxes, AreLearnedByRetinaNet) {
   const Json record = trained(
       1,
-      {R"(model={"type": "retinanet", "depth": 10, "width": 16, "channels": 32, "convolutions": 1, "anchor_scale": 2})",
-       "train.epochs=60"});
+      {R"(model={"type": "retinanet", "depth": 10, "width": 16, "channels": 32, "convolutions": 1, "anchor_scale": 2})"});
   EXPECT_GT(record.at("ap_50").as_number(), 0.85);
 }
 

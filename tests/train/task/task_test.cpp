@@ -244,11 +244,11 @@ TEST(Task, SegmentationRefusesOtherSamples) {
   add_own_once();
   EXPECT_PRED2(test::contains,
                test::error_message<ConfigError>([] { (void)session_of("mlp", "digits", "segmentation"); }),
-               "segmentation is of a data::SampleDataset");
+               "or of a data::SampleDataset");
   EXPECT_PRED2(test::contains, test::error_message<ConfigError>([] {
                  (void)session_of("task_test_linear", "task_test_lines", "segmentation");
                }),
-               "segmentation is of a data::SampleDataset with class_names()");
+               "or of a data::SampleDataset with class_names()");
 }
 
 TEST(Task, MustBeNamedWhereTheDataTellsNone) {
