@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "core/memory/lasting_memory.h"
 #include "models/detection/candidates.h"
 #include "ops/ops.h"
 
@@ -83,6 +84,7 @@ const Anchors& RetinaNet::anchors_of(std::int64_t height, std::int64_t width, De
           corners.insert(corners.end(), {x + box[0], y + box[1], x + box[2], y + box[3]});
         }
   }
+  const LastingMemoryScope lasting;
   anchors.boxes = Tensor::of({static_cast<std::int64_t>(corners.size() / 4), 4}, corners).to(device);
   return anchors_.add(height, width, device, std::move(anchors));
 }

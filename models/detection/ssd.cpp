@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "core/memory/lasting_memory.h"
 #include "models/detection/candidates.h"
 #include "ops/ops.h"
 
@@ -174,6 +175,7 @@ const Anchors& Ssd::anchors_of(std::int64_t height, std::int64_t width, Device d
         }
     anchors.counts.push_back(rows * columns * boxes_of_maps[i].anchors());
   }
+  const LastingMemoryScope lasting;
   anchors.boxes = Tensor::of({static_cast<std::int64_t>(corners.size() / 4), 4}, corners).to(device);
   return anchors_.add(height, width, device, std::move(anchors));
 }

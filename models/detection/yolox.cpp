@@ -7,6 +7,7 @@
 
 #include "autograd/grad_mode.h"
 #include "core/creation.h"
+#include "core/memory/lasting_memory.h"
 #include "models/detection/candidates.h"
 #include "models/detection/csp_darknet.h"
 #include "ops/ops.h"
@@ -185,6 +186,7 @@ const Yolox::Points& Yolox::points_of(std::int64_t height, std::int64_t width, D
       for (std::int64_t x = 0; x + side <= width; x += side)
         for (const std::int64_t corner : {x, y, x + side, y + side}) anchors.push_back(static_cast<float>(corner));
   }
+  const LastingMemoryScope lasting;
   points.anchors = Tensor::of<float>({static_cast<std::int64_t>(anchors.size() / 4), 4}, anchors).to(device);
   return points_.add(height, width, device, std::move(points));
 }
