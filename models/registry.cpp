@@ -250,7 +250,7 @@ void describe(Fields<FcosConfig>& f) {
 void describe(Fields<RetinaNetConfig>& f) {
   describe_pyramid(f, "Channels of the feature pyramid and the heads.");
   f.number("anchor_scale", &RetinaNetConfig::anchor_scale, {.min = 1, .max = 1 << 10},
-           "Sides of the smallest anchors of each feature map, in its strides. Fewer suit smaller objects.");
+           "Sides of the smallest anchors of each feature map, in its strides. Smaller ones suit smaller objects.");
   describe_sizes(f);
 }
 

@@ -40,7 +40,8 @@ Plan make_plan(const TrainOptions& options, const data::DataSplits& data) {
                                    : optim::steps_of_epochs(static_cast<double>(*options.epochs), plan.steps_per_epoch);
   if (const std::int64_t closed = data.image_options.augment.boxes.close_mosaic; closed > 0) {
     plan.mixed_batches = plan.total_steps * options.accumulate - closed * plan.batches_per_epoch;
-    HEARTH_CHECK(ConfigError, plan.mixed_batches > 0, "/data/augment/close_mosaic: the last ", closed,
+    const bool leaves_some = plan.mixed_batches > 0 && (!options.epochs || closed < *options.epochs);
+    HEARTH_CHECK(ConfigError, leaves_some, "/data/augment/close_mosaic: the last ", closed,
                  " epochs, without mosaic and mixup, are all of the run's; lower it, or leave out mosaic and mixup");
   }
   return plan;

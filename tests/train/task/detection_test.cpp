@@ -170,9 +170,9 @@ TEST_F(DrawnBoxes, TheLastEpochsAreWithoutMosaic) {
   const std::int64_t last = session.plan.mixed_batches - 1;
   EXPECT_EQ(pixels(session, last), pixels(all, last));
   EXPECT_NE(pixels(session, last + 1), pixels(all, last + 1));
-  closing.back() = "data.augment.close_mosaic=6";
+  closing.back() = "data.augment.close_mosaic=5";
   EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { Session refused(load_config(path_, closing)); }),
-               "close_mosaic: the last 6 epochs");
+               "close_mosaic: the last 5 epochs");
 }
 
 TEST_F(DrawnBoxes, AreLearnedByRetinaNet) {
