@@ -224,7 +224,9 @@ Tensor Yolox::loss(const Tensor& outputs, std::int64_t height, std::int64_t widt
   const std::int64_t most = std::min(rows, list.boxes.dim(0) * simota_points);
   if (most == 0) return of_objects / objects;
   const Compacted matched = compact(all_outputs, is_object, most);
-  const Tensor counts = less(arange(0, static_cast<double>(most), 1, DType::i64, outputs.device()), matched.count);
+  // Numbers from 1, counted on the device, since a copy from the host could not be recorded.
+  const Tensor numbers = cumsum(Tensor::full({most}, 1, DType::i64, outputs.device()), 0);
+  const Tensor counts = less_equal(numbers, matched.count);
   const Tensor weight = counts.to(wide);
   const auto of_points = [&](const Tensor& x) { return index_select(x, 0, matched.indices); };
   const Tensor box = where(counts, of_points(chosen), 0.0);
