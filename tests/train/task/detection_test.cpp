@@ -93,13 +93,13 @@ class DrawnBoxes : public testing::Test {
         "log": {"tensorboard": false, "report": false}})";
   }
 
-  /// The metrics of the test split after a run on as many ranks.
+  /// The metrics of the test split after a run on as many ranks, as launched.
   Json trained(int ranks, const std::vector<std::string>& overrides = {}) const {
     Json record;
     std::mutex mutex;
     const auto failures = test::failures_of_ranks(dist::loopback_groups(ranks), [&](Collective& group) {
       const test::TempDir out;
-      Session session(load_config(path_, overrides), ranks > 1 ? &group : nullptr);
+      Session session(load_config(path_, overrides), &group);
       RunFolder run_folder(out / "run", group.rank() == 0);
       std::ostream nowhere(nullptr);
       Progress progress(nowhere, false);
@@ -178,13 +178,14 @@ TEST_F(DrawnBoxes, TheLastEpochsAreWithoutMosaic) {
 TEST_F(DrawnBoxes, AreLearnedByRetinaNet) {
   const Json record = trained(
       1,
-      {R"(model={"type": "retinanet", "depth": 10, "width": 16, "channels": 32, "convolutions": 1, "anchor_scale": 2})"});
+      {R"(model={"type": "retinanet", "depth": 10, "width": 16, "channels": 32, "convolutions": 1, "anchor_scale": 2})",
+       "optimizer.lr=0.003", "train.epochs=60"});
   EXPECT_GT(record.at("ap_50").as_number(), 0.85);
 }
 
 TEST_F(DrawnBoxes, AreLearnedBySsd) {
   const Json record = trained(1, {R"(model={"type": "ssd", "depth": 10, "width": 8, "stem": "small"})",
-                                  "data.augment.image_size=65", "train.epochs=60"});
+                                  "data.augment.image_size=65", "optimizer.lr=0.003", "train.epochs=30"});
   EXPECT_GT(record.at("ap_50").as_number(), 0.85);
 }
 
@@ -272,7 +273,7 @@ TEST_F(DrawnBoxes, ArePredictedByTheRunAlone) {
 TEST_F(DrawnBoxes, OnTwoRanksHaveTheFiguresOfOne) {
   const std::vector<std::string> overrides{"train.epochs=3", "train.deterministic=true", "dist.shards=2"};
   const Json two = trained(2, overrides);
-  EXPECT_EQ(to_text(two), to_text(trained(2, overrides)));
+  EXPECT_EQ(to_text(two), to_text(trained(1, overrides)));
   EXPECT_TRUE(std::isfinite(two.at("loss").as_number()));
 }
 
@@ -302,16 +303,16 @@ TEST_F(DrawnBoxes, ReplayedStepsGiveTheBitsOfEagerOnes) {
   for (const auto& [model, precision] :
        {Case{R"({"type": "fcos", "depth": 10, "width": 8, "channels": 8, "convolutions": 1, "groups": 4})",
              R"({"level": "O2", "dtype": "bf16"})"},
-        Case{R"({"type": "retinanet", "depth": 10, "width": 8, "channels": 8, "convolutions": 1})",
+        Case{R"({"type": "retinanet", "depth": 10, "width": 4, "channels": 8, "convolutions": 1})",
              R"({"level": "O0"})"},
-        Case{R"({"type": "ssd", "depth": 10, "width": 8, "stem": "small"})", R"({"level": "O0"})"},
-        Case{R"({"type": "yolox", "size": "yolox_nano", "width": 0.125})", R"({"level": "O1", "dtype": "bf16"})"}}) {
+        Case{R"({"type": "ssd", "depth": 10, "width": 2, "stem": "small"})", R"({"level": "O0"})"},
+        Case{R"({"type": "yolox", "size": "yolox_nano", "width": 0.0625})", R"({"level": "O1", "dtype": "bf16"})"}}) {
     SCOPED_TRACE(model);
     const bool is_ssd = std::string(model).find("ssd") != std::string::npos;
     const std::vector<std::string> overrides{"device=\"cuda\"", "train.batch_size=2",
                                              join_text("precision=", precision), join_text("model=", model),
                                              is_ssd ? "data.augment.image_size=65" : "data.augment.image_size=32"};
-    constexpr int recorded_after = 3, steps = 6;
+    constexpr int recorded_after = 3, steps = 5;
     Session eager(load_config(path_, overrides)), replayed(load_config(path_, overrides));
     const Trained wanted = after_steps(eager, steps, [&](auto batches) { return training_step(eager, batches); });
     const auto captured = make_captured_step(replayed);
@@ -342,7 +343,7 @@ TEST_F(DrawnBoxes, RefuseWhatIsNotOfDetection) {
   refused({R"(loss={"type": "cross_entropy"})"}, "leave \"loss\" out");
   refused({R"(model={"type": "resnet", "depth": 10})"}, "is no detector");
   refused({R"(data={"type": "digits"})"}, "images with boxes");
-  refused({R"(model={"type": "yolox"})", "data.augment.image_size=80"}, "which 32 divides");
+  refused({R"(model={"type": "yolox"})", "data.augment.image_size=80"}, "rows and columns 32 divides");
   refused({R"(model={"type": "yolox", "width": 0.01})"}, "leaves no channels");
   refused({R"(model.groups=5)"}, "do not divide");
   refused({R"(model.blocks=[1, 1])"}, "of four");
