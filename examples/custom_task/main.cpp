@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   data::add<CanvasOptions>("digit_canvases", [](const CanvasOptions& o) -> data::Splits {
     return {std::make_shared<Canvases>(o.train_size, 1), nullptr, std::make_shared<Canvases>(o.test_size, 2)};
   });
-  models::add<UNetOptions>("unet", [](const UNetOptions& o, const models::InputInfo& input) {
+  models::add<UNetOptions>("small_unet", [](const UNetOptions& o, const models::InputInfo& input) {
     return std::make_unique<UNet>(input.channels, o.width, input.classes);
   });
   train::tasks().add<NoOptions>("digits", "Digits on a canvas.", [](const NoOptions&, const data::DataSplits& data) {
