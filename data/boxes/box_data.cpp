@@ -52,6 +52,10 @@ DatasetPointer box_dataset(AnnotatedImages annotated, const BoxData& options) {
   return std::make_shared<BoxDataset>(std::move(annotated), options.decode_mb << 20);
 }
 
+void warn_of_training_images(AnnotatedImages& annotated, const std::string& labels) {
+  annotated.warnings.add(labels + ": evaluates on the images of the training split");
+}
+
 /// ImageNet's, which trunks are trained with.
 ChannelStatistics usual_statistics() { return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}; }
 
@@ -164,6 +168,8 @@ OpenedData open_coco(const CocoData& options, Opening opening) {
       classes = annotated.class_names;
     else
       match_classes(annotated, classes);
+    if (&split != &options.train && split.labels == options.train.labels)
+      warn_of_training_images(annotated, split.labels);
     return box_dataset(std::move(annotated), options);
   };
   Splits splits;
@@ -186,7 +192,7 @@ OpenedData open_yolo(const YoloData& options, Opening opening) {
     if (entries.empty()) return nullptr;
     AnnotatedImages annotated = read_yolo(description, entries, on_fault_of(options));
     if (&entries != &description.train && entries == description.train)
-      annotated.warnings.add(description.file + ": evaluates on the images of the training split");
+      warn_of_training_images(annotated, description.file);
     return box_dataset(std::move(annotated), options);
   };
   Splits splits;

@@ -14,6 +14,9 @@
 namespace hearth::data {
 namespace {
 
+/// Images of fewer rows or columns may show objects of one pixel.
+constexpr std::int32_t least_side_of_large_images = 16;
+
 /// Numbers by id.
 class IdTable {
  public:
@@ -73,6 +76,23 @@ void check_records(const CocoText& text, const IdTable& images, const std::strin
                               "] and [", repeat->second, "]; give each annotation an id of its own"));
 }
 
+/// DataError where there are no boxes, or where the numbers of all can be shares of the sides only.
+void check_boxes(const CocoText& text, const std::string& path) {
+  HEARTH_CHECK(DataError, !text.annotations.empty(), path,
+               ": lists no annotations, as files of images to be predicted do; give labels with boxes, or leave the "
+               "split out");
+  for (const CocoRecord& record : text.annotations)
+    for (const double number : record.box)
+      if (!(number >= 0 && number <= 1)) return;
+  if (std::none_of(text.images.begin(), text.images.end(), [](const AnnotatedImage& image) {
+        return std::min(image.width, image.height) >= least_side_of_large_images;
+      }))
+    return;
+  throw DataError(join_text(path, ": the numbers of all ", text.annotations.size(),
+                            " boxes are between 0 and 1, as shares of the sides, and COCO's are pixels; multiply x and "
+                            "width by the image's width, and y and height by its height"));
+}
+
 /// Sets the classes, and returns the label of each category id.
 std::vector<std::pair<std::int64_t, std::int32_t>> set_classes(CocoText& text, const std::string& path,
                                                                AnnotatedImages& result) {
@@ -116,6 +136,13 @@ ByImage sort_by_image(const CocoText& text, const IdTable& images, const std::st
   return sorted;
 }
 
+/// Whether the numbers are no box of the image, and would be as two corners.
+bool are_corners(const std::array<double, 4>& box, const AnnotatedImage& image) {
+  const auto& [x, y, right, bottom] = box;
+  return (x + right > image.width + max_clipped_pixels || y + bottom > image.height + max_clipped_pixels) && x >= 0 &&
+         y >= 0 && right > x && bottom > y && right <= image.width && bottom <= image.height;
+}
+
 }  // namespace
 
 AnnotatedImages read_coco(const std::string& json, const std::string& images, OnFault on_fault) {
@@ -126,6 +153,7 @@ AnnotatedImages read_coco(const std::string& json, const std::string& images, On
   check_records(text, image_ids, json);
   AnnotatedImages result{.source = json, .folder = images};
   const auto labels = set_classes(text, json, result);
+  check_boxes(text, json);
   const ByImage sorted = sort_by_image(text, image_ids, json);
   result.images.reserve(text.images.size());
   result.boxes.reserve(text.annotations.size());
@@ -148,6 +176,12 @@ AnnotatedImages read_coco(const std::string& json, const std::string& images, On
         continue;
       }
       const auto& [x, y, width, height] = record.box;
+      if (const AnnotatedImage& image = result.images.back(); are_corners(record.box, image)) {
+        builder.fault(join_text(place(), ": the box of ", width, " x ", height, " at (", x, ", ", y,
+                                ") leaves the image of ", image.width, " x ", image.height,
+                                ", and as corners it would not; COCO's are x, y, width and height"));
+        continue;
+      }
       builder.add({{x, y, x + width, y + height}, record.area, label->second, record.crowd, record.ignored}, place);
     }
     builder.end_image();

@@ -231,7 +231,13 @@ class VocBuilder {
       add_objects(path, *file);
     builder_.end_image();
   }
-  void finish() { builder_.finish(); }
+  void finish() {
+    builder_.finish();
+    if (from_zero_ > 0)
+      into_.warnings.add(join_text(from_zero_, from_zero_ == 1 ? " box has" : " boxes have",
+                                   " an xmin or ymin of 0, which Pascal's counting from 1 lacks, the first at ",
+                                   first_from_zero_, "; set \"first_pixel\" to 0 if the program counts from 0"));
+  }
 
  private:
   void add_objects(const std::string& path, const VocFile& file) {
@@ -242,6 +248,7 @@ class VocBuilder {
         return builder_.fault(join_text(place(), ": the class \"", printable(object.name), "\" is none of the ",
                                         labels_.size(), " that are known; add it to \"classes\""));
       const double origin = options_.first_pixel;
+      if (std::min(*object.edges[0], *object.edges[1]) < origin && from_zero_++ == 0) first_from_zero_ = place();
       const std::array<double, 4> corners{*object.edges[0] - origin, *object.edges[1] - origin, *object.edges[2],
                                           *object.edges[3]};
       builder_.add({.corners = corners,
@@ -256,6 +263,8 @@ class VocBuilder {
   const VocOptions& options_;
   AnnotationBuilder builder_;
   std::map<std::string, std::int32_t> labels_;
+  std::int64_t from_zero_ = 0;
+  std::string first_from_zero_;
 };
 
 }  // namespace

@@ -258,8 +258,10 @@ TEST_F(BoxDatasetTest, PassesOverBadSamples) {
   expect_boxes_on_pixels(batch);
 }
 
+const std::string box_of_first_image = R"({"id": 1, "image_id": 1, "category_id": 3, "bbox": [2, 3, 4, 5]})";
+
 TEST_F(BoxDatasetTest, LabelsMeanPixelsThatTheImageHas) {
-  write(R"({"id": 1, "file_name": "i2.png", "width": 52, "height": 29})", "");
+  write(R"({"id": 1, "file_name": "i2.png", "width": 52, "height": 29})", box_of_first_image);
   const std::string message = error_message<DataError>([&] {
     const DataSplits data = make_data(node());
     Loader loader = data.eval_loader(data.train, 1);
@@ -282,7 +284,8 @@ TEST_F(BoxDatasetTest, AnOrientationThatMayMeanOtherPixelsIsRefused) {
       continue;
     }
     const auto read = [&](int width, int height) {
-      write(join_text(R"({"id": 1, "file_name": "turned.png", "width": )", width, R"(, "height": )", height, "}"), "");
+      write(join_text(R"({"id": 1, "file_name": "turned.png", "width": )", width, R"(, "height": )", height, "}"),
+            box_of_first_image);
       const DataSplits data = make_data(node());
       Loader loader = data.eval_loader(data.train, 1);
       return loader.next();
@@ -314,8 +317,8 @@ TEST_F(BoxDatasetTest, RefusesFoldersAndSplits) {
   EXPECT_EQ(make_data(node(R"(, "bad_samples": "skip")")).train->size(), images);
 
   const std::string other =
-      R"({"images": [{"id": 1, "file_name": "i0.png", "width": 60, "height": 24}], "annotations": [],
-    "categories": [{"id": 9, "name": "b"}, {"id": 11, "name": "new"}]})";
+      R"({"images": [{"id": 1, "file_name": "i0.png", "width": 60, "height": 24}],
+    "annotations": [{"id": 1, "image_id": 1, "category_id": 9, "bbox": [1, 2, 30, 4]}], "categories": [{"id": 9, "name": "b"}, {"id": 11, "name": "new"}]})";
   folder.write("other.json", {other.begin(), other.end()});
   Json with_valid = node(R"(, "bad_samples": "skip")");
   with_valid.set(

@@ -63,9 +63,10 @@ TEST_F(CocoJson, IsReadInTheOrderOfTheImages) {
 }
 
 TEST_F(CocoJson, ImagesWithoutBoxesAreBackground) {
-  const AnnotatedImages result = read(document(""));
+  const AnnotatedImages result = read(document(annotation(R"("bbox": [1, 2, 3, 4])")));
   EXPECT_EQ(result.images.size(), 2u);
-  EXPECT_TRUE(result.boxes.empty());
+  EXPECT_EQ(result.boxes_of(0).size(), 1u);
+  EXPECT_TRUE(result.boxes_of(1).empty());
 }
 
 TEST_F(CocoJson, NumbersInQuotesByteOrderMarkAndLineEnds) {
@@ -147,6 +148,10 @@ TEST_F(CocoJson, RefusesByName) {
       {document(annotation(R"("bbox": [1, 2, -3, 4])")), "annotation 1 of a.jpg: a box of width -3 and height 4"},
       {document(annotation(R"("bbox": [30, 2, 12, 4])")),
        "annotation 1 of a.jpg: the box from (30, 2) to (42, 6) leaves the image of 40 x 30"},
+      {document(annotation(R"("bbox": [22, 3, 35, 25])")),
+       "annotation 1 of a.jpg: the box of 35 x 25 at (22, 3) leaves the image of 40 x 30, and as corners it would not"},
+      {document(annotation(R"("bbox": [0.1, 0, 0.5, 1])")), "the numbers of all 1 boxes are between 0 and 1"},
+      {document(""), "labels.json: lists no annotations"},
       {document(annotation(R"("bbox": [-2, 2, 12, 4])")),
        "leaves the image of 40 x 30; correct the labels, or set "
        "\"bad_samples\" to \"skip\""},

@@ -36,7 +36,7 @@ constexpr int side = 64;
 struct Drawing {
   int rows = side;     ///< of each image
   int area = 1;        ///< of the objects, in areas of their boxes
-  bool empty = false;  ///< no image has a box
+  bool empty = false;  ///< no image has a box with an area
 };
 
 /// A folder of images with red and green rectangles, and their boxes in COCO's format. The category ids have a hole.
@@ -68,6 +68,12 @@ void write_drawn_boxes(const test::TempDir& folder, const std::string& part, int
                                 .set("area", how.area * width * height)
                                 .set("bbox", Json::array_of(std::vector<int>{left, top, width, height})));
     }
+    if (how.empty && i == 0)
+      annotations.push_back(Json::object()
+                                .set("id", ++id)
+                                .set("image_id", i)
+                                .set("category_id", 3)
+                                .set("bbox", Json::array_of(std::vector<int>{5, 5, 0, 9})));
     const std::string name = std::to_string(i) + ".png";
     data::write_png(folder / (part + "/" + name), image);
     list.push_back(Json::object().set("id", i).set("file_name", name).set("width", side).set("height", how.rows));
