@@ -2,6 +2,7 @@
 // The weights that a new run starts from.
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "core/io/json_text.h"
 #include "data/dataset.h"
@@ -103,8 +104,9 @@ ClassFault class_fault(const models::ImportedWeights& weights, const std::vector
 void require_same_classes(const Session& session, models::ImportedWeights& imported) {
   const WeightsOptions& options = session.config().weights;
   const auto& entries = session.model_state.entries();
-  const bool has_head = std::any_of(entries.begin(), entries.end(),
-                                    [&](const State::Entry& entry) { return entry.name == imported.class_head; });
+  const bool has_head =
+      options.into.empty() && std::any_of(entries.begin(), entries.end(),
+                                          [&](const State::Entry& entry) { return entry.name == imported.class_head; });
   const bool starts_anew =
       std::any_of(options.reinitialize.begin(), options.reinitialize.end(),
                   [&](const std::string& beginning) { return imported.class_head.starts_with(beginning); });
@@ -140,6 +142,21 @@ models::ImportedWeights import_start_weights(const WeightsOptions& options) {
   return models::import_weights(options.path, from);
 }
 
+/// Leaves the tensors of the part `into` of the model, with their names in it, and returns how many others there were.
+std::size_t keep_part(std::vector<NamedTensor>& tensors, const std::string& into) {
+  if (into.empty()) return 0;
+  const std::string beginning = into + ".";
+  std::set<std::string> parts;
+  for (const NamedTensor& named : tensors) parts.insert(named.name.substr(0, named.name.find('.')));
+  const std::size_t others =
+      std::erase_if(tensors, [&](const NamedTensor& named) { return !named.name.starts_with(beginning); });
+  HEARTH_CHECK(ConfigError, !tensors.empty(), "/weights/into: the model has no part \"", into,
+               "\" with weights; name one of, or a part of one of, ",
+               to_text(Json::array_of(std::vector<std::string>(parts.begin(), parts.end()))));
+  for (NamedTensor& named : tensors) named.name = named.name.substr(beginning.size());
+  return others;
+}
+
 }  // namespace
 
 LoadedWeights Session::load_start_weights() {
@@ -147,7 +164,8 @@ LoadedWeights Session::load_start_weights() {
   if (options.path.empty()) return {};
   models::ImportedWeights imported = import_start_weights(options);
   HEARTH_CHECK(FileError, imported.report.fits(), models::faults_with_reason(imported.report, options.path + ": "));
-  if (!imported.model.is_null()) models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
+  if (!imported.model.is_null() && options.into.empty())
+    models::require_same_model(loaded_.config.model.node(), imported.model, options.path);
   require_same_classes(*this, imported);
   if (options.from == models::WeightFormat::timm_swin && data.train->images() != nullptr) {
     const data::ImageShape images = data.input_shape();
@@ -164,6 +182,7 @@ LoadedWeights Session::load_start_weights() {
     if (entry.shards != nullptr) whole[i] = entry.read();
     tensors.push_back({entry.name, entry.shards != nullptr ? &whole[i].copy : entry.tensor});
   }
+  const std::size_t untouched = keep_part(tensors, options.into);
   const models::NameReport loaded =
       models::load_weights(tensors, imported.weights, {options.reinitialize, imported.unused});
   HEARTH_CHECK(FileError, loaded.fits(), models::faults_with_reason(loaded, options.path + ": "),
@@ -177,6 +196,9 @@ LoadedWeights Session::load_start_weights() {
   if (ema) ema->restart();
   LoadedWeights result{std::move(imported.report.left_out), std::move(imported.notes)};
   result.left_out.insert(result.left_out.end(), loaded.left_out.begin(), loaded.left_out.end());
+  if (untouched > 0)
+    result.left_out.push_back(
+        join_text(untouched, " tensors outside of ", options.into, ", which have their initial values"));
   if (const auto tokenizers = data.tokenizers(); !tokenizers.empty())
     if (std::string note = other_tokenizer(*tokenizers[0], options.path); !note.empty())
       result.notes.push_back(std::move(note));

@@ -36,6 +36,10 @@ void describe(Fields<WeightsOptions>& f) {
   f.text("config", &WeightsOptions::config,
          "The configuration that the weights were trained with, which the model is compared with; empty: "
          "config.json beside them.");
+  f.text(
+      "into", &WeightsOptions::into,
+      "The part of the model that the file has the weights of, as backbone.body, the trunk of a detector; names below "
+      "are those within it, and the rest keeps its initial values. Empty: the whole model.");
   f.text("reinitialize", &WeightsOptions::reinitialize, {},
          "Beginnings of names of the model that keep their initial values, as that of a classifier of other classes.")
       .formerly("fresh");
@@ -44,8 +48,8 @@ void describe(Fields<WeightsOptions>& f) {
          "those "
          "of another head; a prefix such as bert. may be left out.");
   f.rule([](const WeightsOptions& o) {
-    const bool is_plain = o.reinitialize.empty() && o.unused.empty() && o.config.empty();
-    return o.path.empty() && !is_plain ? "reinitialize, unused and config are of a file; give its path" : "";
+    const bool is_plain = o.into.empty() && o.reinitialize.empty() && o.unused.empty() && o.config.empty();
+    return o.path.empty() && !is_plain ? "into, reinitialize, unused and config are of a file; give its path" : "";
   });
 }
 

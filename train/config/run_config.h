@@ -122,6 +122,7 @@ struct WeightsOptions {
   std::string path;  ///< empty: from nowhere
   models::WeightFormat from = models::WeightFormat::hearth;
   std::string config;  ///< of the model they belong to; empty: the one beside them
+  std::string into;    ///< the part of the model that they are for; empty: all of it
   std::vector<std::string> reinitialize;
   std::vector<std::string> unused;
 };

@@ -22,6 +22,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_dir.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/step/captured_step.h"
 #include "train/step/step.h"
 #include "train/task/report/training_inputs.h"
@@ -274,6 +275,44 @@ TEST_F(DrawnBoxes, ArePredictedByTheRunAlone) {
   const test::ProgramResult twice = hearth({"predict", "run", "pictures/3.png", "more"});
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_PRED2(test::contains, twice.err, "have the same name");
+}
+
+TEST_F(DrawnBoxes, MayStartFromTheTrunkOfAClassifier) {
+  std::ofstream(folder_ / "classes.json") << R"({"seed": 5, "device": "cpu",
+      "model": {"type": "resnet", "depth": 10, "width": 16}, "data": {"type": "synthetic", "channels": 3, "height": 32,
+      "width": 32, "train_size": 8, "test_size": 4}, "optimizer": {"type": "sgd", "lr": 0.1},
+      "train": {"batch_size": 4, "steps": 2}, "log": {"tensorboard": false, "report": false}})";
+  const test::ProgramResult run =
+      test::run_program({test::hearth_program(), "train", "classes.json", "--out", "classes"}, folder_.path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto weights = [&](const std::string& more) {
+    return join_text(R"(weights={"path": ")", (folder_ / "classes").string(), "\"", more, "}");
+  };
+  const auto loaded = [&](const std::string& more) {
+    Session session(load_config(path_, {weights(more)}));
+    (void)session.load_start_weights();
+  };
+  const auto classifier = open_trained(folder_ / "classes", {});
+  Session session(load_config(path_, {weights(R"(, "into": "backbone.body", "unused": ["fc"])")})),
+      drawn(load_config(path_, {}));
+  const LoadedWeights report = session.load_start_weights();
+  EXPECT_PRED2(test::contains, report.left_out.back(), "outside of backbone.body");
+  const auto values = [](const Session& of, const std::string& name) -> std::vector<double> {
+    for (const State::Entry& entry : of.model_state.entries())
+      if (entry.name == name) return entry.tensor->to_doubles();
+    ADD_FAILURE() << "no tensor " << name;
+    return {};
+  };
+  for (const std::string name : {"conv1.weight", "bn1.running_mean", "layer4.0.conv2.weight"}) {
+    EXPECT_EQ(values(session, "backbone.body." + name), values(*classifier, name)) << name;
+    EXPECT_NE(values(session, "backbone.body." + name), values(drawn, "backbone.body." + name)) << name;
+  }
+  for (const std::string name : {"head.classification_head.cls_logits.weight", "backbone.fpn.inner_blocks.0.0.weight"})
+    EXPECT_EQ(values(session, name), values(drawn, name)) << name;
+  EXPECT_PRED2(test::contains, test::error_message<FileError>([&] { loaded(R"(, "into": "backbone.body")"); }),
+               "unexpected fc.weight");
+  EXPECT_PRED2(test::contains, test::error_message<ConfigError>([&] { loaded(R"(, "into": "trunk")"); }),
+               R"(no part "trunk" with weights; name one of, or a part of one of, ["backbone","head"])");
 }
 
 TEST_F(DrawnBoxes, OnTwoRanksHaveTheFiguresOfOne) {
