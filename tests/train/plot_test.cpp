@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/report/plot.h"
+#include "train/task/report/plot.h"
 
 #include <gtest/gtest.h>
 
@@ -130,6 +130,20 @@ TEST(Svg, logarithmic_axes_leave_out_what_has_no_logarithm) {
   const std::string svg = to_svg(chart);
   EXPECT_EQ(count(svg, "<circle"), 2u);
   for (const char* label : {">100<", ">10<", ">1<", ">0.1<", ">0.01<"}) EXPECT_NE(svg.find(label), std::string::npos);
+}
+
+TEST(Svg, an_axis_from_zero_of_nothing_but_zeros_has_none_below) {
+  const Chart chart{.title = "t", .x_label = "x", .scale = Scale::from_zero, .curves = {{"a", {{0, 0}, {1, 0}}}}};
+  const std::string svg = to_svg(chart);
+  EXPECT_NE(svg.find(">1<"), std::string::npos);
+  EXPECT_EQ(svg.find(">-"), std::string::npos);
+}
+
+TEST(Svg, charts_stand_side_by_side_but_for_those_without_a_point) {
+  const Chart chart{.title = "t", .x_label = "x", .curves = {{"a", {{0, 1}, {1, 2}}}}};
+  const std::string html = charts_html({chart, {}, chart});
+  EXPECT_EQ(count(html, "<div><svg"), 2U);
+  EXPECT_EQ(html.find("<div></div>"), std::string::npos);
 }
 
 TEST(Svg, shares_are_shown_as_percent_up_to_100) {

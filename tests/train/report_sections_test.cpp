@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "data/images/codecs/decode.h"
+#include "tests/support/base64.h"
 #include "tests/support/error_message.h"
 #include "train/model/metrics.h"
 
@@ -21,22 +22,8 @@ data::Image image_of(int height, int width, int channels) {
   return image;
 }
 
-std::string decoded(const std::string& base64) {
-  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  std::uint32_t group = 0;
-  int bits = 0;
-  for (const char c : base64) {
-    if (c == '=') break;
-    group = group << 6 | static_cast<std::uint32_t>(digits.find(c));
-    bits += 6;
-    if (bits >= 8) bytes += static_cast<char>(group >> (bits -= 8) & 255);
-  }
-  return bytes;
-}
-
 data::Image image_in(const Json& figure, std::size_t index) {
-  const std::string bytes = decoded(figure.at("images").at(index).as_string());
+  const std::string bytes = test::from_base64(figure.at("images").at(index).as_string());
   data::Image image;
   data::decode_image({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "figure", image);
   return image;

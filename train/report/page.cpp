@@ -189,12 +189,7 @@ void write_charts(std::ostream& out, const std::vector<Chart>& charts) {
   out << "<h2>Curves</h2>";
   if (std::ranges::any_of(charts, [](const Chart& chart) { return !chart.marks.empty(); }))
     out << "<p class=\"sub\">Dashed lines: evaluations.</p>";
-  out << "<div class=\"charts\">";
-  for (const Chart& chart : charts) {
-    const std::string svg = to_svg(chart);
-    if (!svg.empty()) out << "<div>" << svg << "</div>";
-  }
-  out << "</div>";
+  out << charts_html(charts);
 }
 
 std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : to_text(value); }

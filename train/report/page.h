@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/io/json_text.h"
-#include "train/report/plot.h"
+#include "train/task/report/plot.h"
 
 namespace hearth::train {
 

@@ -8,7 +8,7 @@
 
 #include "core/text_stream.h"
 #include "train/report/page.h"
-#include "train/report/plot.h"
+#include "train/task/report/plot.h"
 #include "train/task/report_sections.h"
 
 namespace hearth::train {

@@ -40,22 +40,6 @@ bool is_base64(const std::string& text) {
   });
 }
 
-/// Channels that a PNG can have, and no side longer than is shown.
-data::Image shown(const data::Image& image) {
-  data::Image visible = image;
-  if (image.channels != 1 && image.channels != 3 && image.channels != 4) {
-    visible.reshape(image.height, image.width, 1);
-    for (std::size_t i = 0; i < visible.pixels.size(); ++i)
-      visible.pixels[i] = image.pixels[i * static_cast<std::size_t>(image.channels)];
-  }
-  const int side = std::max(visible.height, visible.width);
-  if (side <= longest_side) return visible;
-  const auto shrunk = [&](int length) { return std::max(1, length * longest_side / side); };
-  data::Image small;
-  data::resize(visible, {0, 0, visible.height, visible.width}, shrunk(visible.height), shrunk(visible.width), small);
-  return small;
-}
-
 /// The beginning of a text, whole characters.
 std::string cut(const std::string& text) {
   if (text.size() <= longest_text) return text;
@@ -75,28 +59,19 @@ std::string text_in(const Json& object, std::string_view key) {
 
 }  // namespace
 
-std::string html_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  return out;
+data::Image as_shown(const data::Image& image) {
+  data::Image visible = image;
+  if (image.channels != 1 && image.channels != 3 && image.channels != 4) {
+    visible.reshape(image.height, image.width, 1);
+    for (std::size_t i = 0; i < visible.pixels.size(); ++i)
+      visible.pixels[i] = image.pixels[i * static_cast<std::size_t>(image.channels)];
+  }
+  const int side = std::max(visible.height, visible.width);
+  if (side <= longest_side) return visible;
+  const auto shrunk = [&](int length) { return std::max(1, length * longest_side / side); };
+  data::Image small;
+  data::resize(visible, {0, 0, visible.height, visible.width}, shrunk(visible.height), shrunk(visible.width), small);
+  return small;
 }
 
 std::string percent_text(double share) {
@@ -108,7 +83,7 @@ std::string percent_text(double share) {
 Json to_json(const Figure& figure) {
   Json images = Json::array();
   for (const data::Image& image : figure.images) {
-    const std::string text = base64(data::encode_png(shown(image)));
+    const std::string text = base64(data::encode_png(as_shown(image)));
     if (!text.empty()) images.push_back(text);
   }
   Json result = Json::object();
@@ -154,6 +129,8 @@ void ReportSections::bars(const std::vector<Bar>& bars) {
   out << "</table>";
   body_ += out.str();
 }
+
+void ReportSections::charts(const std::vector<Chart>& charts) { body_ += charts_html(charts); }
 
 void ReportSections::figures(std::span<const Figure> figures) {
   Json list = Json::array();

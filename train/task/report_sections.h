@@ -11,13 +11,12 @@
 
 #include "core/io/json_text.h"
 #include "data/images/codecs/image.h"
+#include "train/task/report/html_text.h"
+#include "train/task/report/plot.h"
 
 namespace hearth::train {
 
 class ConfusionMatrix;
-
-/// Text with &, <, > and quotes escaped for HTML.
-HEARTH_API std::string html_escaped(std::string_view text);
 
 /// Images side by side, a text, or both, with a caption.
 struct Figure {
@@ -25,6 +24,10 @@ struct Figure {
   std::vector<data::Image> images{};  ///< of two channels or more than four, the first is shown
   std::string text{};
 };
+
+/// An image as figures show it: with channels that a PNG can have, and no side longer than 128 pixels. What is drawn on
+/// it later is seen as it was drawn.
+HEARTH_API data::Image as_shown(const data::Image& image);
 
 /// A figure as metrics.jsonl keeps it: "caption", "text", and "images", PNG files in base64. Images are shrunk to at
 /// most 128 pixels a side, captions and sequences cut to 2000 bytes. A build without libpng leaves images out.
@@ -45,13 +48,15 @@ class HEARTH_API ReportSections {
     double share = 0;
   };
   void bars(const std::vector<Bar>& bars);
+  /// Side by side; those without a point are left out.
+  void charts(const std::vector<Chart>& charts);
   /// At most 32 of them.
   void figures(std::span<const Figure> figures);
   /// The same of what to_json() gave; others are left out.
   void figures(const Json& figures);
   /// Up to 30 classes: the counts as a square, a row for each label. Otherwise the 20 most frequent confusions.
   void confusion(const ConfusionMatrix& matrix, const std::vector<std::string>& names);
-  /// Classes with the colours that images show them in, "#rrggbb".
+  /// Classes with the colours that images or curves show them in: "#rrggbb", "var(--c0)".
   void legend(const std::vector<std::string>& names, const std::vector<std::string>& colours);
 
   /// The sections of another, after these.

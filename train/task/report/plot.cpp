@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/report/plot.h"
+#include "train/task/report/plot.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,15 +7,15 @@
 #include <limits>
 
 #include "core/text_stream.h"
-#include "train/task/report_sections.h"
+#include "train/task/report/html_text.h"
 
 namespace hearth::train {
 namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-constexpr double width = 560, height = 280;
-constexpr double left = 58, right = 14, top = 32, bottom = 40;
+constexpr double chart_width = 560, chart_height = 280;
+constexpr double chart_left = 58, chart_right = 14, chart_top = 32, chart_bottom = 40;
 constexpr std::size_t max_points = 400;
 constexpr std::size_t max_markers = 40;
 
@@ -101,20 +101,20 @@ class Canvas {
   void axes() const {
     for (const double tick : y_.ticks) {
       const std::string at = number(py(tick));
-      out_ << "<line class=\"grid\" x1=\"" << left << "\" x2=\"" << width - right << "\" y1=\"" << at << "\" y2=\""
-           << at << "\"/><text x=\"" << left - 6 << "\" y=\"" << number(py(tick) + 4) << "\" text-anchor=\"end\">"
-           << value_text(tick) << "</text>";
+      out_ << "<line class=\"grid\" x1=\"" << chart_left << "\" x2=\"" << chart_width - chart_right << "\" y1=\"" << at
+           << "\" y2=\"" << at << "\"/><text x=\"" << chart_left - 6 << "\" y=\"" << number(py(tick) + 4)
+           << "\" text-anchor=\"end\">" << value_text(tick) << "</text>";
     }
     for (const double tick : x_.ticks)
-      out_ << "<text x=\"" << number(px(tick)) << "\" y=\"" << height - bottom + 16 << "\" text-anchor=\"middle\">"
-           << tick_text(tick) << "</text>";
-    out_ << "<text x=\"" << (left + width - right) / 2 << "\" y=\"" << height - 6 << "\" text-anchor=\"middle\">"
-         << html_escaped(chart_.x_label) << "</text>";
+      out_ << "<text x=\"" << number(px(tick)) << "\" y=\"" << chart_height - chart_bottom + 16
+           << "\" text-anchor=\"middle\">" << tick_text(tick) << "</text>";
+    out_ << "<text x=\"" << (chart_left + chart_width - chart_right) / 2 << "\" y=\"" << chart_height - 6
+         << "\" text-anchor=\"middle\">" << html_escaped(chart_.x_label) << "</text>";
   }
 
   void mark(double x) const {
-    out_ << "<line class=\"mark\" x1=\"" << number(px(x)) << "\" x2=\"" << number(px(x)) << "\" y1=\"" << top
-         << "\" y2=\"" << height - bottom << "\"/>";
+    out_ << "<line class=\"mark\" x1=\"" << number(px(x)) << "\" x2=\"" << number(px(x)) << "\" y1=\"" << chart_top
+         << "\" y2=\"" << chart_height - chart_bottom << "\"/>";
   }
 
   void curve(const Points& points, std::size_t colour) const {
@@ -129,8 +129,12 @@ class Canvas {
   }
 
  private:
-  double px(double x) const { return left + (x - x_.low) / (x_.high - x_.low) * (width - left - right); }
-  double py(double y) const { return height - bottom - (y - y_.low) / (y_.high - y_.low) * (height - top - bottom); }
+  double px(double x) const {
+    return chart_left + (x - x_.low) / (x_.high - x_.low) * (chart_width - chart_left - chart_right);
+  }
+  double py(double y) const {
+    return chart_height - chart_bottom - (y - y_.low) / (y_.high - y_.low) * (chart_height - chart_top - chart_bottom);
+  }
   std::string value_text(double y) const {
     return tick_text(chart_.scale == Scale::logarithmic ? std::pow(10, y) : y) + (chart_.percent ? " %" : "");
   }
@@ -141,7 +145,7 @@ class Canvas {
 };
 
 void write_legend(std::ostream& out, const Chart& chart) {
-  double at = width - right;
+  double at = chart_width - chart_right;
   for (std::size_t i = chart.curves.size(); i-- > 0;) {
     const std::string& name = chart.curves[i].name;
     out << "<text class=\"l" << colour_of(chart, i) << "\" x=\"" << at << "\" y=\"18\" text-anchor=\"end\">"
@@ -206,11 +210,13 @@ std::string to_svg(const Chart& chart) {
     divide_logarithmic(y);
   } else {
     if (chart.scale == Scale::from_zero) y.cover(0);
+    if (chart.scale == Scale::from_zero && y.high == y.low) y.high = 1;
     divide_linear(y, chart.percent ? std::max(100.0, y.high) : std::numeric_limits<double>::infinity());
   }
   TextStream out;
-  out << "<svg viewBox=\"0 0 " << width << " " << height << "\" role=\"img\" aria-label=\"" << html_escaped(chart.title)
-      << "\"><text class=\"title\" x=\"" << left << "\" y=\"18\">" << html_escaped(chart.title) << "</text>";
+  out << "<svg viewBox=\"0 0 " << chart_width << " " << chart_height << "\" role=\"img\" aria-label=\""
+      << html_escaped(chart.title) << "\"><text class=\"title\" x=\"" << chart_left << "\" y=\"18\">"
+      << html_escaped(chart.title) << "</text>";
   const Canvas canvas(out, chart, x, y);
   canvas.axes();
   for (const double mark : chart.marks)
@@ -219,6 +225,13 @@ std::string to_svg(const Chart& chart) {
   if (chart.legend) write_legend(out, chart);
   out << "</svg>";
   return out.str();
+}
+
+std::string charts_html(const std::vector<Chart>& charts) {
+  std::string html = "<div class=\"charts\">";
+  for (const Chart& chart : charts)
+    if (const std::string svg = to_svg(chart); !svg.empty()) html += join_text("<div>", svg, "</div>");
+  return html + "</div>";
 }
 
 }  // namespace hearth::train

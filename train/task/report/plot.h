@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/export.h"
+
 namespace hearth::train {
 
 /// Classes c0, c1, ... of the style sheet; further curves begin again.
@@ -37,13 +39,16 @@ struct Chart {
 
 /// An <svg> element whose colours come from the page's style sheet: classes c0, c1, ... for the curves. Long curves are
 /// thinned to what can be seen. Empty if no curve has a point.
-std::string to_svg(const Chart& chart);
+HEARTH_API std::string to_svg(const Chart& chart);
+/// The charts that have a point, side by side in a <div>.
+HEARTH_API std::string charts_html(const std::vector<Chart>& charts);
 
 /// Round values within [low, high]: about `count` multiples of 1, 2 or 5 times a power of ten.
-std::vector<double> axis_ticks(double low, double high, int count);
+HEARTH_API std::vector<double> axis_ticks(double low, double high, int count);
 /// At most `most` points (at least 4) that look the same when drawn: of each stretch the lowest and the highest.
-std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points, std::size_t most);
+HEARTH_API std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points,
+                                                          std::size_t most);
 /// A number on an axis: "0.05", "1500", "12.5k", "3M".
-std::string tick_text(double value);
+HEARTH_API std::string tick_text(double value);
 
 }  // namespace hearth::train
