@@ -35,129 +35,6 @@ std::uint64_t coco_bit(std::size_t area, std::size_t threshold) {
   return std::uint64_t{1} << (area * coco_thresholds + threshold);
 }
 
-struct CornerAndSize {
-  double x, y, width, height;
-  double area() const { return width * height; }
-};
-
-struct DetectedBox {
-  CornerAndSize box;
-  double score;
-  std::int64_t label;
-};
-
-struct LabelledBox {
-  CornerAndSize box;
-  double area;
-  std::int64_t label;
-  bool crowd, ignored;
-};
-
-/// As maskUtils.iou computes it, to the bit.
-double coco_iou(const CornerAndSize& detected, const CornerAndSize& labelled, bool crowd) {
-  const auto overlap = [](double a, double a_size, double b, double b_size) {
-    return std::min(a_size + a, b_size + b) - std::max(a, b);
-  };
-  const double width = overlap(detected.x, detected.width, labelled.x, labelled.width);
-  const double height = overlap(detected.y, detected.height, labelled.y, labelled.height);
-  if (width <= 0 || height <= 0) return 0;
-  const double common = width * height;
-  return common / (crowd ? detected.area() : detected.area() + labelled.area() - common);
-}
-
-/// The numbers of a tensor that has `count` rows, [count] or [count, width]; `name` is "detections: scores".
-std::vector<double> numbers_of_rows(const Tensor& tensor, const char* name, std::int64_t count,
-                                    std::int64_t width = 1) {
-  const bool fits = width == 1 ? tensor.rank() == 1 : tensor.rank() == 2 && tensor.dim(1) == width;
-  HEARTH_CHECK(ShapeError, fits && tensor.dim(0) == count, "coco evaluation: ", name, ' ', describe(tensor), " for ",
-               count, " boxes; give a row for each box");
-  return tensor.to(Device{}).contiguous().to_doubles();
-}
-
-void check_floating(const Tensor& tensor, const char* name) {
-  HEARTH_CHECK(DTypeError, is_floating(tensor.dtype()), "coco evaluation: ", name, ' ', describe(tensor),
-               "; give them as floating numbers");
-}
-
-std::vector<CornerAndSize> boxes_of_tensor(const Tensor& boxes, const char* name) {
-  HEARTH_CHECK(UsageError, boxes.defined(), "coco evaluation: no ", name,
-               "; an image without any has boxes [0, 4], and the other tensors [0]");
-  HEARTH_CHECK(ShapeError, boxes.rank() == 2 && boxes.dim(1) == 4, "coco evaluation: ", name, ' ', describe(boxes),
-               "; boxes are [N, 4]: x0, y0, x1, y1");
-  check_floating(boxes, name);
-  const std::vector<double> corners = numbers_of_rows(boxes, name, boxes.dim(0), 4);
-  std::vector<CornerAndSize> result(corners.size() / 4);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    const double *const at = &corners[4 * i], x0 = at[0], y0 = at[1], x1 = at[2], y1 = at[3];
-    result[i] = {x0, y0, x1 - x0, y1 - y0};
-    // The area is finite where all corners are.
-    HEARTH_CHECK(UsageError, std::isfinite(result[i].area()) && x0 <= x1 && y0 <= y1, "coco evaluation: ", name,
-                 ": box ", i, " is ", x0, ' ', y0, ' ', x1, ' ', y1,
-                 "; corners are finite numbers x0 <= x1 and y0 <= y1, not a corner and a size");
-  }
-  return result;
-}
-
-std::vector<std::int64_t> labels_of_tensor(const Tensor& labels, const char* name, std::size_t boxes,
-                                           std::int64_t classes) {
-  HEARTH_CHECK(UsageError, labels.defined(), "coco evaluation: no ", name, "; give the class of each box");
-  HEARTH_CHECK(DTypeError, labels.dtype() == DType::i64 || labels.dtype() == DType::i32, "coco evaluation: ", name, ' ',
-               describe(labels), "; classes are i64 or i32");
-  const std::vector<double> numbers = numbers_of_rows(labels, name, static_cast<std::int64_t>(boxes));
-  std::vector<std::int64_t> result(boxes);
-  for (std::size_t i = 0; i < boxes; ++i) {
-    result[i] = static_cast<std::int64_t>(numbers[i]);
-    HEARTH_CHECK(IndexError, result[i] >= 0 && result[i] < classes, "coco evaluation: ", name, ": box ", i,
-                 " has class ", result[i], " of ", classes, "; classes count from 0 and have no holes");
-  }
-  return result;
-}
-
-/// The best first, class by class; equal scores stay in order.
-std::vector<DetectedBox> detected_boxes(const Detections& detections, std::int64_t classes) {
-  const std::vector<CornerAndSize> boxes = boxes_of_tensor(detections.boxes, "detections: boxes");
-  const std::vector<std::int64_t> labels =
-      labels_of_tensor(detections.labels, "detections: labels", boxes.size(), classes);
-  HEARTH_CHECK(UsageError, detections.scores.defined(),
-               "coco evaluation: no detections: scores; give the score of each box");
-  check_floating(detections.scores, "detections: scores");
-  const std::vector<double> scores =
-      numbers_of_rows(detections.scores, "detections: scores", static_cast<std::int64_t>(boxes.size()));
-  std::vector<DetectedBox> result(boxes.size());
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    HEARTH_CHECK(UsageError, std::isfinite(scores[i]), "coco evaluation: detections: box ", i, " has score ", scores[i],
-                 "; scores are finite, as they order the detections");
-    result[i] = {boxes[i], scores[i], labels[i]};
-  }
-  std::stable_sort(result.begin(), result.end(), [](const DetectedBox& a, const DetectedBox& b) {
-    return a.label != b.label ? a.label < b.label : a.score > b.score;
-  });
-  return result;
-}
-
-/// Class by class, else in order.
-std::vector<LabelledBox> labelled_boxes(const GroundTruth& truth, std::int64_t classes) {
-  const std::vector<CornerAndSize> boxes = boxes_of_tensor(truth.boxes, "truth: boxes");
-  const std::vector<std::int64_t> labels = labels_of_tensor(truth.labels, "truth: labels", boxes.size(), classes);
-  const auto count = static_cast<std::int64_t>(boxes.size());
-  const auto numbers = [&](const Tensor& tensor, const char* name) {
-    return tensor.defined() ? numbers_of_rows(tensor, name, count) : std::vector<double>(boxes.size());
-  };
-  if (truth.areas.defined()) check_floating(truth.areas, "truth: areas");
-  const std::vector<double> areas = numbers(truth.areas, "truth: areas"), crowd = numbers(truth.crowd, "truth: crowd"),
-                            ignored = numbers(truth.ignored, "truth: ignored");
-  std::vector<LabelledBox> result(boxes.size());
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const double area = truth.areas.defined() ? areas[i] : boxes[i].area();
-    HEARTH_CHECK(UsageError, std::isfinite(area) && area >= 0, "coco evaluation: truth: box ", i, " has area ", area,
-                 "; areas are in square pixels; leave them out for those of the boxes");
-    result[i] = {boxes[i], area, labels[i], crowd[i] != 0, crowd[i] != 0 || ignored[i] != 0};
-  }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const LabelledBox& a, const LabelledBox& b) { return a.label < b.label; });
-  return result;
-}
-
 /// How a detection turned out, a bit for each range of areas and threshold.
 struct Matches {
   std::uint64_t matched = 0, ignored = 0;
@@ -170,7 +47,7 @@ class ImageMatcher {
       : detected_(detected), labelled_(labelled), iou_(detected.size() * labelled.size()), result_(detected.size()) {
     for (std::size_t d = 0; d < detected.size(); ++d)
       for (std::size_t g = 0; g < labelled.size(); ++g)
-        iou_[d * labelled.size() + g] = coco_iou(detected[d].box, labelled[g].box, labelled[g].crowd);
+        iou_[d * labelled.size() + g] = overlap_of(detected[d], labelled[g]);
     for (std::size_t area = 0; area < area_count; ++area) match_of(area);
   }
   const std::vector<Matches>& result() const { return result_; }
@@ -397,6 +274,7 @@ CocoResult CocoEvaluation::result() const {
     }
     std::stable_sort(detected.begin(), detected.end(),
                      [](const ScoredMatches& a, const ScoredMatches& b) { return a.score > b.score; });
+    result.objects_by_class.push_back(objects_[label * area_count + all_areas]);
     result.ap_by_class.push_back(sums.add(detected, std::span(objects_).subspan(label * area_count, area_count),
                                           precision + label * coco_thresholds * coco_recalls));
   }

@@ -8,30 +8,9 @@
 
 #include "core/collective.h"
 #include "core/tensor.h"
+#include "train/detection/image_boxes.h"
 
 namespace hearth::train {
-
-/// The boxes that a model detects in an image, in any order. Tensors may lie on any device.
-struct HEARTH_API Detections {
-  Tensor boxes;   ///< [N, 4], floating: the corners x0, y0, x1, y1 in pixels of the original image
-  Tensor scores;  ///< [N], floating
-  Tensor labels;  ///< [N], i64 or i32: classes
-};
-
-/// The labelled boxes of an image. Tensors may lie on any device; those that are not defined have the default.
-struct HEARTH_API GroundTruth {
-  Tensor boxes;   ///< [N, 4], as of Detections
-  Tensor labels;  ///< [N], i64 or i32: classes
-  /// [N], floating: the areas of the objects in square pixels, which COCO's files have of the masks. They choose
-  /// between small, medium and large. Default: the areas of the boxes.
-  Tensor areas{};
-  /// [N], not 0 where a box stands for a crowd: any number of detections may match it, by the share of their own area
-  /// inside, and neither they nor the box count. Default: none.
-  Tensor crowd{};
-  /// [N], not 0 where neither the box nor the detection that matches it counts. pycocotools has only crowds of these:
-  /// it overwrites `ignore` of a file by `iscrowd`. Default: none.
-  Tensor ignored{};
-};
 
 /// COCO's twelve figures and what they are the means of. A figure is -1 where no object counts for it.
 ///
@@ -51,7 +30,8 @@ struct HEARTH_API CocoResult {
   double ar_medium = -1;  ///< of medium objects
   double ar_large = -1;   ///< of large objects
 
-  std::vector<double> ap_by_class{};  ///< `ap` of each class
+  std::vector<double> ap_by_class{};             ///< `ap` of each class
+  std::vector<std::int64_t> objects_by_class{};  ///< labelled boxes that count
   /// f64 [classes, 10, 101]: the precision at each IoU threshold and recall, the curve of a class; 0 above the recall
   /// that is reached.
   Tensor precision;
