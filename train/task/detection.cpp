@@ -152,7 +152,7 @@ models::InputInfo DetectionTask::input_info() const {
 void DetectionTask::prepare(const TrainedModel& trained, const ChosenComponents&) {
   detector_ = dynamic_cast<models::Detector*>(trained.model.get());
   HEARTH_CHECK(ConfigError, detector_ != nullptr, "/model/type: ", trained.model->type_name(),
-               " is no detector, which the task needs; name \"fcos\", \"retinanet\" or \"ssd\"");
+               " is no detector, which the task needs; name \"fcos\", \"retinanet\", \"ssd\" or \"yolox\"");
   pixels_.prepare(trained, data_);
 }
 

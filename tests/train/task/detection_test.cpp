@@ -241,6 +241,13 @@ TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   EXPECT_PRED2(test::contains, shown.html(), "2 boxes");
 }
 
+TEST_F(DrawnBoxes, NeedADetector) {
+  const std::string message = test::error_message<ConfigError>(
+      [&] { Session refused(load_config(path_, {R"(model={"type": "resnet", "depth": 18, "width": 8})"})); });
+  for (const char* type : {"\"fcos\"", "\"retinanet\"", "\"ssd\"", "\"yolox\""})
+    EXPECT_PRED2(test::contains, message, type);
+}
+
 TEST_F(DrawnBoxes, ArePredictedByTheRunAlone) {
   const auto hearth = [&](std::vector<std::string> words) {
     words.insert(words.begin(), test::hearth_program());
