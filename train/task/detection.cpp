@@ -2,7 +2,6 @@
 #include "train/task/detection.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -14,7 +13,7 @@
 #include "ops/ops.h"
 #include "train/detection/coco_evaluation.h"
 #include "train/model/trained_model.h"
-#include "train/task/report_sections.h"
+#include "train/task/report/detection_report.h"
 
 namespace hearth::train {
 namespace {
@@ -49,6 +48,33 @@ Tensor within_image(const Tensor& boxes, const double* map, const std::int64_t* 
   return Tensor::of(boxes.shape(), values);
 }
 
+/// The boxes of each image of a batch, in its pixels.
+void visit_boxes(models::Detector& detector, const models::DetectionOptions& options, const Tensor& outputs,
+                 const data::Batch& on_device, const UseBoxes& use) {
+  const Tensor& images = on_device["images"];
+  const std::vector<models::Detections> all =
+      detector.detections(outputs.detach(), images.dim(1), images.dim(2), options);
+  const data::Batch batch = on_device.to(Device{});
+  const std::int64_t* const counts = batch["box_counts"].data<const std::int64_t>();
+  const double* const maps = batch["image_maps"].data<const double>();
+  const std::int64_t* const sizes = batch["image_sizes"].data<const std::int64_t>();
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t end = begin + counts[i];
+    const auto of_image = [&](const char* name) { return slice(batch[name], 0, begin, end); };
+    const auto has_flag = [&](double flag) {
+      std::vector<std::int64_t> values;
+      for (const double flags : of_image("box_flags").to_doubles())
+        values.push_back(static_cast<std::int64_t>(flags / flag) % 2);
+      return Tensor::of<std::int64_t>({end - begin}, values);
+    };
+    use(batch.samples[i], {within_image(all[i].boxes, maps + 4 * i, sizes + 2 * i), all[i].scores, all[i].classes},
+        {in_image(of_image("boxes"), maps + 4 * i), of_image("classes"), of_image("box_areas"), has_flag(crowd_flag),
+         has_flag(ignored_flag)});
+    begin = end;
+  }
+}
+
 class DetectionMetrics : public Metrics {
  public:
   /// `detector` is there by the first add().
@@ -56,30 +82,11 @@ class DetectionMetrics : public Metrics {
                    const std::vector<std::string>& names)
       : detector_(detector), options_(options), names_(names), evaluation_(static_cast<std::int64_t>(names.size())) {}
 
-  void add(const Tensor& outputs, const data::Batch& on_device) override {
-    const Tensor& images = on_device["images"];
-    const std::vector<models::Detections> all =
-        detector_->detections(outputs.detach(), images.dim(1), images.dim(2), options_);
-    const data::Batch batch = on_device.to(Device{});
-    const std::int64_t* const counts = batch["box_counts"].data<const std::int64_t>();
-    const double* const maps = batch["image_maps"].data<const double>();
-    const std::int64_t* const sizes = batch["image_sizes"].data<const std::int64_t>();
-    std::int64_t begin = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::int64_t end = begin + counts[i];
-      const auto of_image = [&](const char* name) { return slice(batch[name], 0, begin, end); };
-      const auto has_flag = [&](double flag) {
-        std::vector<std::int64_t> values;
-        for (const double flags : of_image("box_flags").to_doubles())
-          values.push_back(static_cast<std::int64_t>(flags / flag) % 2);
-        return Tensor::of<std::int64_t>({end - begin}, values);
-      };
-      evaluation_.add(batch.samples[i],
-                      {within_image(all[i].boxes, maps + 4 * i, sizes + 2 * i), all[i].scores, all[i].classes},
-                      {in_image(of_image("boxes"), maps + 4 * i), of_image("classes"), of_image("box_areas"),
-                       has_flag(crowd_flag), has_flag(ignored_flag)});
-      begin = end;
-    }
+  void add(const Tensor& outputs, const data::Batch& batch) override {
+    visit_boxes(*detector_, options_, outputs, batch,
+                [&](std::int64_t sample, const Detections& detections, const GroundTruth& truth) {
+                  evaluation_.add(sample, detections, truth);
+                });
   }
   bool is_reducible() const override { return true; }
   void reduce(Collective& group) override { evaluation_.reduce(group); }
@@ -108,28 +115,6 @@ class DetectionMetrics : public Metrics {
   const std::vector<std::string>& names_;
   CocoEvaluation evaluation_;
 };
-
-constexpr std::size_t shown_images = 8;
-/// Boxes of a lower score are not drawn.
-constexpr double shown_score = 0.3;
-
-void draw_boxes(data::Image& image, const Tensor& boxes, const Tensor& classes, const Tensor& scores = {}) {
-  const std::vector<double> corners = boxes.to_doubles(), labels = classes.to_doubles();
-  const std::vector<double> of_boxes = scores.defined() ? scores.to_doubles() : std::vector<double>(labels.size(), 1);
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    if (of_boxes[i] >= shown_score)
-      data::draw_box(image, {corners[4 * i], corners[4 * i + 1], corners[4 * i + 2], corners[4 * i + 3]},
-                     static_cast<std::int64_t>(labels[i]));
-}
-
-/// A row of "images" that are u8 on the host.
-data::Image image_of_row(const Tensor& images, std::int64_t row) {
-  data::Image image;
-  image.reshape(static_cast<int>(images.dim(1)), static_cast<int>(images.dim(2)), 3);
-  std::memcpy(image.pixels.data(), images.bytes() + static_cast<std::size_t>(row) * image.pixels.size(),
-              image.pixels.size());
-  return image;
-}
 
 }  // namespace
 
@@ -200,60 +185,35 @@ Json DetectionTask::predict(const TrainedModel& trained, const std::string& path
                                     batch["image_sizes"].data<const std::int64_t>());
   data::Image whole;
   dataset->read(0, whole);
-  draw_boxes(whole, boxes, detections.classes, detections.scores);
-  std::filesystem::create_directories(folder);
-  const std::string picture = std::filesystem::path(folder) / (file.stem().string() + ".boxes.png");
-  data::write_png(picture, whole);
   Json list = Json::array();
   const std::vector<double> corners = boxes.to_doubles(), scores = detections.scores.to_doubles(),
                             classes = detections.classes.to_doubles();
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const double* const at = &corners[4 * i];
     const auto label = static_cast<std::size_t>(classes[i]);
+    if (scores[i] >= shown_score) data::draw_box(whole, {at[0], at[1], at[2], at[3]}, static_cast<std::int64_t>(label));
     list.push_back(Json::object()
                        .set("class", known.class_names[label])
                        .set("category_id", known.category_ids[label])
                        .set("score", scores[i])
                        .set("bbox", Json::array_of(std::vector<double>{at[0], at[1], at[2] - at[0], at[3] - at[1]})));
   }
+  std::filesystem::create_directories(folder);
+  const std::string picture = std::filesystem::path(folder) / (file.stem().string() + ".boxes.png");
+  data::write_png(picture, whole);
   return Json::object().set("file", path).set("picture", picture).set("boxes", std::move(list));
 }
 
 void DetectionTask::report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
                            ReportSections& sections) const {
-  DetectionMetrics measured(detector_, options_, part->class_names());
-  std::vector<Figure> figures;
-  visit([&](const data::Batch& batch) {
-    const Tensor outputs = (*trained.model)(inputs(trained, batch)), &images = batch["images"];
-    measured.add(outputs, batch);
-    if (figures.size() >= shown_images || images.dtype() != DType::u8) return;
-    const auto all = detector_->detections(outputs, images.dim(1), images.dim(2), options_);
-    const data::Batch host = batch.to(Device{});
-    std::int64_t begin = 0;
-    for (std::size_t i = 0; i < all.size() && figures.size() < shown_images; ++i) {
-      const auto row = static_cast<std::int64_t>(i);
-      const std::int64_t end = begin + host["box_counts"].data<const std::int64_t>()[row];
-      Figure& figure = figures.emplace_back();
-      figure.images.assign(2, image_of_row(host["images"], row));
-      draw_boxes(figure.images[0], all[i].boxes, all[i].classes, all[i].scores);
-      draw_boxes(figure.images[1], slice(host["boxes"], 0, begin, end), slice(host["classes"], 0, begin, end));
-      figure.caption = part->boxes()->sample_name(host.samples[i]);
-      begin = end;
-    }
-  });
-  Json record = Json::object();
-  measured.report(record);
-  sections.heading("Average precision");
-  std::vector<ReportSections::Bar> bars{{"all classes", percent_text(std::max(record.at("ap").as_number(), 0.0)),
-                                         std::max(record.at("ap").as_number(), 0.0)}};
-  const Json by_class = record.at("ap_by_class");
-  for (const JsonMember& member : by_class.members())
-    if (member.value.as_number() >= 0)
-      bars.push_back({member.key, percent_text(member.value.as_number()), member.value.as_number()});
-  sections.bars(bars);
-  sections.heading("Boxes");
-  sections.paragraph(join_text("Boxes found with a score of at least ", shown_score, ", then the true ones."));
-  sections.figures(figures);
+  report_detection(
+      *part->boxes(),
+      [&](const UseBoxes& use) {
+        visit([&](const data::Batch& batch) {
+          visit_boxes(*detector_, options_, (*trained.model)(inputs(trained, batch)), batch, use);
+        });
+      },
+      sections);
 }
 
 }  // namespace hearth::train

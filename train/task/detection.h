@@ -32,7 +32,7 @@ class HEARTH_API DetectionTask : public Task {
   /// The boxes that are found on an image: class, category id, score, and x, y, width and height in its pixels, as
   /// COCO's result files have them. Draws them on a copy of the image in `folder`.
   Json predict(const TrainedModel& trained, const std::string& path, const std::string& folder) const override;
-  /// Average precision by class, and images with the boxes that are found beside the true ones.
+  /// As report_detection() shows it.
   void report(const TrainedModel& trained, const data::DatasetPointer& part, const VisitBatches& visit,
               ReportSections& sections) const override;
 

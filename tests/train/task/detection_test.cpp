@@ -235,6 +235,12 @@ TEST_F(DrawnBoxes, AreFoundOnFilesAndShownInTheReport) {
   EXPECT_PRED2(test::contains, sections.html(), "Average precision");
   EXPECT_PRED2(test::contains, sections.html(), "green");
   EXPECT_PRED2(test::contains, sections.html(), "1.png");
+  EXPECT_PRED2(test::contains, sections.html(), "<h2>Precision by recall</h2>");
+  EXPECT_PRED2(test::contains, sections.html(), "aria-label=\"precision at IoU 0.75\"");
+  EXPECT_PRED2(test::contains, sections.html(), "<th>background</th>");
+  EXPECT_PRED2(test::contains, sections.html(), "<h2>Errors by kind</h2>");
+  // Two boxes on each odd image and one on each even one, but for every fifth.
+  EXPECT_PRED2(test::contains, sections.html(), "as a share of 12.");
   ReportSections shown;
   add_training_inputs(session.data, 1, shown);
   EXPECT_PRED2(test::contains, shown.html(), "What the model is shown");
