@@ -299,7 +299,7 @@ void describe_dilated(Fields<DilatedConfig<Options>>& f) {
     const auto stages = static_cast<std::int64_t>(o.blocks.empty() ? 4 : o.blocks.size());
     return o.dilated_stages < stages
                ? std::string()
-               : join_text("\"dilated_stages\" (", o.dilated_stages, ") are fewer than the ", stages, " stages");
+               : join_text("\"dilated_stages\" (", o.dilated_stages, ") must be fewer than the ", stages, " stages");
   });
 }
 

@@ -78,13 +78,13 @@ void refuse_what_is_beside(const std::string& folder, const SplitFolders& splits
 }
 
 /// Folders of splits in the folders of images and masks.
-MaskParts parts_within(const MaskPart& whole, const SplitFolders& splits) {
-  refuse_what_is_beside(whole.images, splits);
+MaskParts parts_within(const MaskPart& folders, const SplitFolders& splits) {
+  refuse_what_is_beside(folders.images, splits);
   const auto part = [&](const std::string& name) -> MaskPart {
     if (name.empty()) return {};
-    const MaskPart both{name_in(whole.images, name), name_in(whole.masks, name)};
-    HEARTH_CHECK(DataError, is_mask_folder(both.masks), whole.masks, ": ", whole.images, " has the folder ",
-                 printable(name), ", and the masks have ", contents_of(whole.masks), "; name the folders alike");
+    const MaskPart both{name_in(folders.images, name), name_in(folders.masks, name)};
+    HEARTH_CHECK(DataError, is_mask_folder(both.masks), folders.masks, ": ", folders.images, " has the folder ",
+                 printable(name), ", and the masks have ", contents_of(folders.masks), "; name the folders alike");
     return both;
   };
   return {part(splits.train), part(splits.valid), part(splits.test)};
@@ -148,9 +148,9 @@ MaskParts find_mask_folders(const std::string& root, const MaskNames& names) {
     HEARTH_CHECK(DataError, !has_both(name_in(root, "train"), names), root, ": has the folders ",
                  printable(names.images), " and ", printable(names.masks), ", and ", name_in(root, "train"),
                  " has such too; which of them train is open: take one away, or give the other's folder");
-    const MaskPart whole = part_of(root, names);
-    const SplitFolders splits = find_split_folders(whole.images);
-    return splits.train.empty() ? MaskParts{whole, {}, {}} : parts_within(whole, splits);
+    const MaskPart folders = part_of(root, names);
+    const SplitFolders splits = find_split_folders(folders.images);
+    return splits.train.empty() ? MaskParts{folders, {}, {}} : parts_within(folders, splits);
   }
   const SplitFolders splits = find_split_folders(root);
   if (splits.train.empty()) return {part_of(root, names), {}, {}};

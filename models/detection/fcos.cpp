@@ -97,12 +97,12 @@ Tensor Fcos::loss(const Tensor& outputs, std::int64_t height, std::int64_t width
   const Tensor rows = cast(reshape(outputs, {all, classes + 5}), wide), anchors = cast(points.boxes, wide);
   const PointTargets targets = targets_of(assign_points(anchors, cast(points.reach, wide), list, options_.radius),
                                           list.boxes, truth.classes, classes);
-  const Tensor wanted = slice(one_hot(targets.labels, classes + 1), -1, 0, classes).to(wide);
+  const Tensor class_targets = slice(one_hot(targets.labels, classes + 1), -1, 0, classes).to(wide);
   const Tensor all_anchors = reshape(expand(anchors, {outputs.dim(0), count, 4}), {all, 4});
   const Tensor predicted = decode_distances(slice(rows, -1, classes, classes + 4), all_anchors, true);
   const auto sum_of_objects = [&](const Tensor& values) { return sum(where(targets.is_object, values, 0.0)); };
-  const Tensor of_classes =
-      focal_loss(slice(rows, -1, 0, classes), wanted, {}, {.weight = targets.counts, .reduction = Reduction::sum});
+  const Tensor of_classes = focal_loss(slice(rows, -1, 0, classes), class_targets, {},
+                                       {.weight = targets.counts, .reduction = Reduction::sum});
   const Tensor of_boxes = sum_of_objects(giou_loss(predicted, targets.boxes, {.reduction = Reduction::none}));
   const Tensor central = where(targets.is_object, centre_ness(encode_distances(targets.boxes, all_anchors, true)), 0.0);
   const Tensor of_centres = sum_of_objects(bce_with_logits(reshape(slice(rows, -1, classes + 4, classes + 5), {all}),

@@ -106,8 +106,8 @@ Tensor RetinaNet::loss(const Tensor& outputs, std::int64_t height, std::int64_t 
   const auto share = [&](const Tensor& of_anchors) {
     return reshape(reshape(of_anchors, {images, count}) / objects, {images * count, 1});
   };
-  const Tensor wanted = slice(one_hot(targets.labels, classes + 1), -1, 0, classes).to(wide);
-  const Tensor of_classes = focal_loss(slice(rows, -1, 0, classes), wanted, {},
+  const Tensor class_targets = slice(one_hot(targets.labels, classes + 1), -1, 0, classes).to(wide);
+  const Tensor of_classes = focal_loss(slice(rows, -1, 0, classes), class_targets, {},
                                        {.weight = share(targets.counts), .reduction = Reduction::sum});
   const Tensor deltas = encode_deltas(targets.boxes, reshape(expand(boxes, {images, count, 4}), {images * count, 4}));
   const Tensor of_boxes = l1_loss(slice(rows, -1, classes, classes + 4), deltas,

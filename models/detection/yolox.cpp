@@ -233,9 +233,9 @@ Tensor Yolox::loss(const Tensor& outputs, std::int64_t height, std::int64_t widt
   const Tensor all_anchors = reshape(expand(anchors, {images, count, 4}), {rows, 4});
   const Tensor overlaps = iou(decoded(matched.values, of_points(all_anchors)), index_select(list.boxes, 0, box), 1e-16);
   const Tensor of_boxes = sum((1.0 - square(overlaps)) * weight);
-  const Tensor wanted = one_hot(index_select(truth.classes, 0, box), classes).to(wide) *
-                        reshape(of_points(reshape(assigned.overlaps, {rows})), {most, 1});
-  const Tensor of_classes = bce_with_logits(slice(matched.values, -1, 5, 5 + classes), wanted,
+  const Tensor class_targets = one_hot(index_select(truth.classes, 0, box), classes).to(wide) *
+                               reshape(of_points(reshape(assigned.overlaps, {rows})), {most, 1});
+  const Tensor of_classes = bce_with_logits(slice(matched.values, -1, 5, 5 + classes), class_targets,
                                             {.weight = reshape(weight, {most, 1}), .reduction = Reduction::sum});
   return (box_weight * of_boxes + of_objects + of_classes) / objects;
 }

@@ -141,7 +141,7 @@ TEST(SegmentationModels, AreMadeFromConfigurations) {
   EXPECT_PRED2(contains, error_message<ConfigError>([&] {
                  (void)models::make(parse_json(R"({"type": "fcn", "blocks": [1, 1]})", "test"), input);
                }),
-               "\"dilated_stages\" (2) are fewer than the 2 stages");
+               "\"dilated_stages\" (2) must be fewer than the 2 stages");
 }
 
 TEST(SegmentationModels, RefuseArguments) {
