@@ -9,6 +9,7 @@
 #include "data/boxes/coco_json.h"
 #include "data/boxes/voc_xml.h"
 #include "data/boxes/yolo_folder.h"
+#include "data/images/imagenet_statistics.h"
 
 namespace hearth::data {
 namespace {
@@ -55,9 +56,6 @@ DatasetPointer box_dataset(AnnotatedImages annotated, const BoxData& options) {
 void warn_of_training_images(AnnotatedImages& annotated, const std::string& labels) {
   annotated.warnings.add(labels + ": evaluates on the images of the training split");
 }
-
-/// ImageNet's, which trunks are trained with.
-ChannelStatistics usual_statistics() { return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}; }
 
 }  // namespace
 
@@ -176,7 +174,7 @@ OpenedData open_coco(const CocoData& options, Opening opening) {
   splits.train = open(options.train);
   splits.valid = open(options.valid);
   splits.test = open(options.test);
-  splits.statistics = usual_statistics();
+  splits.statistics = imagenet_statistics();
   return opened_boxes(std::move(splits), options);
 }
 
@@ -199,7 +197,7 @@ OpenedData open_yolo(const YoloData& options, Opening opening) {
   splits.train = open(description.train);
   splits.valid = open(description.valid);
   splits.test = open(description.test);
-  splits.statistics = usual_statistics();
+  splits.statistics = imagenet_statistics();
   return opened_boxes(std::move(splits), options);
 }
 
@@ -235,7 +233,7 @@ OpenedData open_voc(const VocData& options, Opening opening) {
   splits.train = open(folder.train);
   splits.valid = open(folder.valid);
   splits.test = open(folder.test);
-  splits.statistics = usual_statistics();
+  splits.statistics = imagenet_statistics();
   return opened_boxes(std::move(splits), options);
 }
 

@@ -17,6 +17,7 @@
 #include "core/io/file.h"
 #include "data/formats/folder_layout.h"
 #include "data/images/hold_out.h"
+#include "data/images/imagenet_statistics.h"
 #include "data/images/transforms/transforms.h"
 #include "data/source/file_opener.h"
 #include "data/source/source_bytes.h"
@@ -360,7 +361,7 @@ ImageFiles image_files(const std::string& folder) {
 ImageSplits image_folder_splits(const std::string& root, const ImageFolderOptions& options) {
   HEARTH_CHECK(DataError, is_folder(root), root, ": no such folder");
   ImageSplits splits;
-  splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's
+  splits.statistics = imagenet_statistics();
   const SplitFolders folders = find_split_folders(root);
   const std::string train = folders.train.empty() ? root : name_in(root, folders.train);
   const std::vector<std::string> classes = class_folders(train);

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/images/codecs/image_codecs.h"
 #include "data/images/contact_sheet.h"
+#include "data/images/imagenet_statistics.h"
 #include "data/masks/mask_dataset.h"
 
 namespace hearth::data {
@@ -114,7 +115,7 @@ OpenedData open_masks(const MaskData& options, Opening opening) {
     const MaskSplits masks = masks_at(options, options.path);
     refuse_black_and_white(*masks.train, options.decode_mb << 20);
     splits = {masks.train, masks.valid, masks.test};
-    splits.statistics = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};  // ImageNet's, which trunks are trained with
+    splits.statistics = imagenet_statistics();
   }
   OpenedData opened{std::move(splits), options};
   ImageOptions images;
